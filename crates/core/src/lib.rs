@@ -1,0 +1,14 @@
+//! The part of evenkeel that decides: units, framing, statistics, plans and line models.
+//!
+//! Principles: pure. No clock, no randomness, no I/O; `now` is always an argument and what is
+//! to be done is returned as data. Non-goals: talking to a kernel (crate `evenkeel-kernel`) or
+//! knowing bytes on a wire (crate `evenkeel-wire`).
+
+pub mod framing;
+pub mod result;
+pub mod stats;
+pub mod units;
+
+pub use framing::Framing;
+pub use stats::Summary;
+pub use units::Rate;

@@ -1,0 +1,154 @@
+//! The form of `result.json`: what a lab or a bench run measured.
+//!
+//! Principles: names carry their unit; figures of latency come from an unmarked UDP probe to a
+//! port that no rule names, ICMP stands beside it; a lost probe counts as the worst value; the
+//! raw series are kept, so that every figure can be recomputed. Stable: fields are added, never
+//! renamed, and `version` changes only if an old reader would misread.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::framing::Framing;
+use crate::stats::Summary;
+use crate::units::Rate;
+
+/// The version this code writes.
+pub const VERSION: u32 = 1;
+
+/// A whole result file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultFile {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The experiment's name (`vdsl100`).
+    pub experiment: String,
+    /// One sentence on what is measured and why, from the experiment's file.
+    #[serde(default)]
+    pub about: String,
+    /// `native`, `uml` or `virtual`.
+    pub engine: String,
+    /// The command that makes this file again.
+    #[serde(default)]
+    pub command: String,
+    /// Release of the kernel that carried the packets.
+    #[serde(default)]
+    pub kernel: String,
+    /// The line that was emulated.
+    pub line: LineFacts,
+    /// Every run, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// Medians over the repeats: how many times smaller the increase is than under `none`.
+    pub factors: Vec<Factor>,
+}
+
+/// What the emulated line was set to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LineFacts {
+    /// Link-layer rate towards the customer.
+    pub down: Rate,
+    /// Link-layer rate from the customer.
+    pub up: Rate,
+    /// How packets are framed on the line.
+    pub framing: Framing,
+    /// Round trip of the empty line to the nearest server, ms, before serialisation.
+    pub rtt_ms: f64,
+    /// Buffer in front of the line towards the customer, ms at full rate.
+    pub down_buffer_ms: f64,
+    /// Buffer in front of the line from the customer, ms at full rate.
+    pub up_buffer_ms: f64,
+}
+
+/// One condition under one load, once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// `none`, `evenkeel`, ...
+    pub condition: String,
+    /// `idle`, `down1`, `up1`, `rrul`, ...
+    pub load: String,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// Seed of everything random in this run.
+    pub seed: u64,
+    /// Round trip of the UDP probe on the idle line in the same condition, average, ms.
+    pub base_ms: f64,
+    /// Round trip of the UDP probe under load, ms. Lost probes count as the worst value.
+    pub ping_ms: Summary,
+    /// `ping_ms` less `base_ms`, per probe.
+    pub increase_ms: Summary,
+    /// The same for ICMP echo, which shapers prefer. Absent if it was not sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icmp_ms: Option<Summary>,
+    /// TCP goodput to the customer, kbit/s.
+    pub down_kbit: f64,
+    /// TCP goodput from the customer, kbit/s.
+    pub up_kbit: f64,
+    /// Probes of the judged kind that were lost.
+    pub lost: u64,
+    /// Packets that our own queueing disciplines dropped.
+    pub dropped_by_us: u64,
+    /// TCP segments sent again by the load's senders.
+    pub retransmits: u64,
+    /// From the start of the load until the increase stays within 5 ms of its final median for
+    /// a second, s. Absent for idle runs and if it never settles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settle_s: Option<f64>,
+    /// Goodput of each flow, kbit/s: `down/client1/server1/0` and so on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub flows_kbit: BTreeMap<String, f64>,
+    /// How trustworthy this run is: set by the emulator, void runs are not published.
+    pub instrument: Instrument,
+    /// What was measured, over time.
+    pub series: Series,
+}
+
+/// The state of the measuring instrument during a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Instrument {
+    /// How late packets left the emulator against their schedule, p99, ms.
+    pub lag_p99_ms: f64,
+    /// The same, worst.
+    pub lag_max_ms: f64,
+    /// Share of the machine's CPU time that was busy, 0..1.
+    pub cpu_busy: f64,
+    /// Share of CPU time stolen by the hypervisor, 0..1.
+    pub cpu_steal: f64,
+    /// Why the run is void; empty if it counts.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub void: String,
+}
+
+/// Samples over time. `t` is in s from the start of the load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// UDP probe: when sent (s), round trip (ms); a lost probe has `null`.
+    pub udp: Vec<(f64, Option<f64>)>,
+    /// ICMP probe, the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub icmp: Vec<(f64, Option<f64>)>,
+    /// Goodput to the customer: end of the interval (s), kbit/s in it.
+    pub down_kbit: Vec<(f64, f64)>,
+    /// Goodput from the customer, the same.
+    pub up_kbit: Vec<(f64, f64)>,
+}
+
+/// A comparison with the unshaped line, medians over the repeats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Factor {
+    /// The condition compared with `none`.
+    pub condition: String,
+    /// Under which load.
+    pub load: String,
+    /// Average increase under `none`, ms.
+    pub increase_none_ms: f64,
+    /// Average increase under `condition`, ms.
+    pub increase_ms: f64,
+    /// The first divided by the second.
+    pub factor: f64,
+    /// Download goodput kept, 0..1 of that under `none`; absent if the load has no download.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down_kept: Option<f64>,
+    /// Upload goodput kept, the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_kept: Option<f64>,
+}

@@ -1,0 +1,1 @@
+//! Asks the kernel what it can do; applies, changes and removes a plan.

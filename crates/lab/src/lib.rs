@@ -1,0 +1,1 @@
+//! Emulated lines, experiments, kernels to run them on.

@@ -1,0 +1,1 @@
+//! Prober and load generation.

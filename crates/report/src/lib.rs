@@ -1,0 +1,1 @@
+//! Figures, HTML and tables from result files.

@@ -1,0 +1,1 @@
+//! Sockets, time stamps, timers, namespaces, TUN: the only unsafe code.

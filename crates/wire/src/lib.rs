@@ -1,0 +1,1 @@
+//! Netlink tc/link codecs and packet views (pure).

@@ -152,3 +152,137 @@ pub struct Factor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_kept: Option<f64>,
 }
+
+/// Increases below this count as this in a [`Factor`], ms: it is what the instrument resolves
+/// (the emulator is right to 0.2 ms, its median to half of that), and it keeps a factor finite
+/// and positive where shaping leaves nothing, or less than nothing, to be measured.
+pub const INCREASE_FLOOR_MS: f64 = 0.1;
+
+/// Whether `load` downloads and uploads: by name (`downN`, `upN`), else by what was carried.
+fn directions(load: &str, down_kbit: f64, up_kbit: f64) -> (bool, bool) {
+    let numbered = |prefix| {
+        load.strip_prefix(prefix)
+            .is_some_and(|n| n.bytes().all(|c| c.is_ascii_digit()))
+    };
+    match (numbered("down"), numbered("up")) {
+        (false, false) => (down_kbit > 0.0, up_kbit > 0.0),
+        by_name => by_name,
+    }
+}
+
+/// Compares each condition with `none` under the same load: medians over the repeats, void runs
+/// left out, in the order of first appearance. Idle runs have no factor, nor has a condition
+/// without a counted run under `none`. The increases are given as measured; only for the
+/// division are they raised to [`INCREASE_FLOOR_MS`].
+pub fn factors(runs: &[Run]) -> Vec<Factor> {
+    let of = |condition: &str, load: &str, figure: fn(&Run) -> f64| {
+        let values: Vec<f64> = runs
+            .iter()
+            .filter(|r| r.instrument.void.is_empty() && r.condition == condition && r.load == load)
+            .map(figure)
+            .collect();
+        crate::stats::median(&values)
+    };
+    let mut found: Vec<Factor> = Vec::new();
+    for run in runs {
+        let (condition, load) = (run.condition.as_str(), run.load.as_str());
+        let known = |f: &Factor| f.condition == condition && f.load == load;
+        if condition == "none" || load == "idle" || found.iter().any(known) {
+            continue;
+        }
+        let pair = |figure: fn(&Run) -> f64| {
+            Some((of("none", load, figure)?, of(condition, load, figure)?))
+        };
+        let (Some((without, with)), Some(down), Some(up)) = (
+            pair(|r| r.increase_ms.avg),
+            pair(|r| r.down_kbit),
+            pair(|r| r.up_kbit),
+        ) else {
+            continue;
+        };
+        let (has_down, has_up) = directions(load, down.0, up.0);
+        let kept =
+            |has, (without, with): (f64, f64)| (has && without > 0.0).then(|| with / without);
+        found.push(Factor {
+            condition: condition.to_owned(),
+            load: load.to_owned(),
+            increase_none_ms: without,
+            increase_ms: with,
+            factor: without.max(INCREASE_FLOOR_MS) / with.max(INCREASE_FLOOR_MS),
+            down_kept: kept(has_down, down),
+            up_kept: kept(has_up, up),
+        });
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(condition: &str, load: &str, increase: f64, down: f64, up: f64) -> Run {
+        let summary = |v: f64| Summary::of(&[v]).unwrap();
+        Run {
+            condition: condition.into(),
+            load: load.into(),
+            repeat: 0,
+            seed: 1,
+            base_ms: 9.2,
+            ping_ms: summary(9.2 + increase),
+            increase_ms: summary(increase),
+            icmp_ms: None,
+            down_kbit: down,
+            up_kbit: up,
+            lost: 0,
+            dropped_by_us: 0,
+            retransmits: 0,
+            settle_s: None,
+            flows_kbit: BTreeMap::new(),
+            instrument: Instrument::default(),
+            series: Series::default(),
+        }
+    }
+
+    #[test]
+    fn medians_and_kept_shares() {
+        let mut void = run("evenkeel", "up1", 500.0, 0.0, 1.0);
+        void.instrument.void = "the emulator lagged".into();
+        let runs = [
+            run("none", "up1", 94.0, 0.0, 37_000.0),
+            run("none", "up1", 96.0, 0.0, 38_000.0),
+            run("none", "up1", 95.0, 0.0, 38_000.0),
+            run("evenkeel", "up1", 1.0, 0.0, 37_240.0),
+            void,
+            run("none", "rrul", 40.0, 80_000.0, 35_000.0),
+            run("evenkeel", "rrul", 2.0, 96_000.0, 28_000.0),
+            run("none", "idle", 0.0, 0.0, 0.0),
+            run("evenkeel", "idle", 0.0, 0.0, 0.0),
+            run("evenkeel", "down1", 1.0, 98_000.0, 0.0),
+        ];
+        let found = factors(&runs);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!((found[0].load.as_str(), found[0].factor), ("up1", 95.0));
+        assert_eq!((found[0].down_kept, found[0].up_kept), (None, Some(0.98)));
+        assert_eq!(
+            (found[1].down_kept, found[1].up_kept),
+            (Some(1.2), Some(0.8))
+        );
+    }
+
+    #[test]
+    fn a_factor_is_finite_and_positive() {
+        for (without, with, factor) in [
+            (95.0, 0.0, 950.0),
+            (95.0, -0.3, 950.0),
+            (-1.0, 2.0, 0.05),
+            (-1.0, -1.0, 1.0),
+        ] {
+            let runs = [
+                run("none", "up1", without, 0.0, 1.0),
+                run("evenkeel", "up1", with, 0.0, 1.0),
+            ];
+            let got = factors(&runs)[0].factor;
+            assert!((got - factor).abs() < 1e-9, "{without} {with}: {got}");
+        }
+    }
+}

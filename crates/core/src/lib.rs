@@ -5,6 +5,7 @@
 //! knowing bytes on a wire (crate `evenkeel-wire`).
 
 pub mod framing;
+pub mod pipe;
 pub mod result;
 pub mod stats;
 pub mod units;

@@ -8,6 +8,7 @@ pub mod framing;
 pub mod pipe;
 pub mod result;
 pub mod stats;
+pub mod tc;
 pub mod units;
 
 pub use framing::Framing;

@@ -1,0 +1,35 @@
+//! Traffic control as data: queueing disciplines, classes, filters, and the operations on them.
+//!
+//! Principles: every object prints as the arguments that tc(8) would take for it, so a plan can
+//! be read, compared and pasted; a field is an `Option` exactly where the kernel has a default of
+//! its own (`None`: not sent); sizes are bytes, rates are [`crate::Rate`].
+//! Non-goals: bytes on a socket (`evenkeel-wire`), reading tc's text back, offloads to hardware,
+//! and disciplines evenkeel never installs.
+
+mod filter;
+mod handle;
+mod op;
+mod qdisc;
+mod stab;
+
+pub use filter::{
+    Action, Bpf, Filter, FilterKey, FilterKind, HashKey, Mark, Matchall, Offset, Protocol, U32,
+    U32Handle, U32Key, VarOffset, Verdict,
+};
+pub use handle::{Handle, HandleError};
+pub use op::{ClassSpec, Dev, LinkSettings, Op, QdiscSpec};
+pub use qdisc::{AckFilter, Cake, Diffserv, FlowMode, FqCodel, HtbClass, HtbRoot, Qdisc, Sfq, Tbf};
+pub use stab::{LinkLayer, Stab};
+
+use std::time::Duration;
+
+/// A time as tc prints and reads it: the largest of s, ms, us that loses nothing (tc keeps
+/// whole microseconds).
+pub(crate) fn time(t: Duration) -> String {
+    match t.as_micros() {
+        0 => "0us".to_owned(),
+        us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),
+        us if us % 1000 == 0 => format!("{}ms", us / 1000),
+        us => format!("{us}us"),
+    }
+}

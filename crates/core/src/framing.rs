@@ -193,6 +193,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// `cake_calc_overhead` of sch_cake.c, transcribed with its own integer arithmetic.
+    #[expect(clippy::manual_div_ceil, reason = "as the kernel writes it")]
     fn sch_cake(len: u32, mode: Mode, overhead: i32, mpu: u32) -> u32 {
         let mut len = len.wrapping_add_signed(overhead);
         if len < mpu {

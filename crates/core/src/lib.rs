@@ -4,8 +4,10 @@
 //! to be done is returned as data. Non-goals: talking to a kernel (crate `evenkeel-kernel`) or
 //! knowing bytes on a wire (crate `evenkeel-wire`).
 
+pub mod classify;
 pub mod framing;
 pub mod pipe;
+pub mod plan;
 pub mod result;
 pub mod stats;
 pub mod tc;

@@ -18,7 +18,9 @@ pub use filter::{
 };
 pub use handle::{Handle, HandleError};
 pub use op::{ClassSpec, Dev, LinkSettings, Op, QdiscSpec};
-pub use qdisc::{AckFilter, Cake, Diffserv, FlowMode, FqCodel, HtbClass, HtbRoot, Qdisc, Sfq, Tbf};
+pub use qdisc::{
+    AckFilter, Cake, Diffserv, FlowMode, FqCodel, HtbClass, HtbLink, HtbRoot, Qdisc, Sfq, Tbf,
+};
 pub use stab::{LinkLayer, Stab};
 
 use std::time::Duration;

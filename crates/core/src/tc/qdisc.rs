@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::time;
+use super::{LinkLayer, time};
 use crate::framing::Mode;
 use crate::{Framing, Rate};
 
@@ -150,6 +150,20 @@ pub struct HtbClass {
     pub quantum: Option<u32>,
     /// Lower borrows first; 0..=7.
     pub prio: Option<u32>,
+    /// How a frame is charged.
+    pub link: HtbLink,
+}
+
+/// How HTB charges a frame, after super-packets were split (`psched_l2t_ns`): length of the skb
+/// plus `overhead`, `mpu` at least, then cells. Sent in the `tc_ratespec` of both rate and ceil.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HtbLink {
+    /// Bytes added to each frame.
+    pub overhead: u16,
+    /// Least size after that.
+    pub mpu: u16,
+    /// Cells or not; `Unaware` is sent as Ethernet.
+    pub layer: LinkLayer,
 }
 
 impl HtbClass {
@@ -163,6 +177,7 @@ impl HtbClass {
             cburst: Self::burst_for(ceil),
             quantum: None,
             prio: None,
+            link: HtbLink::default(),
         }
     }
 
@@ -387,6 +402,14 @@ impl fmt::Display for HtbClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "htb rate {} ceil {}", self.rate, self.ceil)?;
         write!(f, " burst {} cburst {}", self.burst, self.cburst)?;
+        let link = self.link;
+        option(f, "overhead", (link.overhead > 0).then_some(link.overhead))?;
+        option(f, "mpu", (link.mpu > 0).then_some(link.mpu))?;
+        option(
+            f,
+            "linklayer",
+            (link.layer == LinkLayer::Atm).then_some("atm"),
+        )?;
         option(f, "quantum", self.quantum)?;
         option(f, "prio", self.prio)
     }

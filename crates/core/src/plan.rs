@@ -1,0 +1,552 @@
+//! From what a kernel can do and what a line is to a list of kernel operations.
+//!
+//! Principles: a plan is data; the same data is printed by `--dry-run`, applied, and compared
+//! with what the kernel reports. Handles are fixed, so that our own work is known again and a
+//! packet's priority can name a class. Setting up ends with what diverts traffic; a change of
+//! rate is made in place and never rebuilds a tree. Non-goals: sending anything to a kernel, and
+//! choosing rates by measurement.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::tc::{Dev, FilterKey, Handle, LinkSettings, Op, Protocol};
+use crate::{Framing, Rate};
+
+mod cake;
+mod filters;
+mod htb;
+
+pub use htb::htb_link;
+
+/// Major number of our root discipline on the WAN device.
+pub const EGRESS: u16 = 0xec0;
+/// Major number of our root discipline on the IFB.
+pub const INGRESS: u16 = 0xec1;
+/// Preferences of our filters on the WAN device's clsact: high, so that others' come first.
+const CLSACT_PREF: u16 = 0xec00;
+
+/// Something a kernel has or lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Feature {
+    /// sch_cake.
+    Cake,
+    /// sch_htb.
+    Htb,
+    /// sch_fq_codel.
+    FqCodel,
+    /// sch_tbf.
+    Tbf,
+    /// sch_ingress's clsact.
+    Clsact,
+    /// cls_u32.
+    U32,
+    /// cls_u32's match on marks.
+    U32Mark,
+    /// cls_matchall.
+    Matchall,
+    /// act_mirred.
+    Mirred,
+    /// act_skbedit.
+    Skbedit,
+    /// The ifb driver.
+    Ifb,
+}
+
+impl Feature {
+    /// All of them.
+    pub const ALL: [Feature; 11] = [
+        Feature::Cake,
+        Feature::Htb,
+        Feature::FqCodel,
+        Feature::Tbf,
+        Feature::Clsact,
+        Feature::U32,
+        Feature::U32Mark,
+        Feature::Matchall,
+        Feature::Mirred,
+        Feature::Skbedit,
+        Feature::Ifb,
+    ];
+
+    /// The kernel's configuration option that brings it.
+    pub const fn config(self) -> &'static str {
+        match self {
+            Feature::Cake => "CONFIG_NET_SCH_CAKE",
+            Feature::Htb => "CONFIG_NET_SCH_HTB",
+            Feature::FqCodel => "CONFIG_NET_SCH_FQ_CODEL",
+            Feature::Tbf => "CONFIG_NET_SCH_TBF",
+            Feature::Clsact => "CONFIG_NET_SCH_INGRESS",
+            Feature::U32 => "CONFIG_NET_CLS_U32",
+            Feature::U32Mark => "CONFIG_CLS_U32_MARK",
+            Feature::Matchall => "CONFIG_NET_CLS_MATCHALL",
+            Feature::Mirred => "CONFIG_NET_ACT_MIRRED",
+            Feature::Skbedit => "CONFIG_NET_ACT_SKBEDIT",
+            Feature::Ifb => "CONFIG_IFB",
+        }
+    }
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Feature::Cake => "CAKE",
+            Feature::Htb => "HTB",
+            Feature::FqCodel => "fq_codel",
+            Feature::Tbf => "TBF",
+            Feature::Clsact => "clsact",
+            Feature::U32 => "the u32 classifier",
+            Feature::U32Mark => "u32's match on marks",
+            Feature::Matchall => "the matchall classifier",
+            Feature::Mirred => "the mirred action",
+            Feature::Skbedit => "the skbedit action",
+            Feature::Ifb => "IFB devices",
+        })
+    }
+}
+
+/// What this kernel can do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities(pub BTreeSet<Feature>);
+
+impl Capabilities {
+    /// Whether it has `feature`.
+    pub fn has(&self, feature: Feature) -> bool {
+        self.0.contains(&feature)
+    }
+}
+
+/// A way to shape, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Backend {
+    /// CAKE on the WAN device and, with `ingress`, on an IFB.
+    Cake,
+    /// HTB's tiers with fq_codel leaves.
+    HtbFqCodel,
+    /// HTB's tiers with short FIFOs, flows spread over them by a hash.
+    HtbBuckets,
+}
+
+impl Backend {
+    /// All of them, best first.
+    pub const ALL: [Backend; 3] = [Backend::Cake, Backend::HtbFqCodel, Backend::HtbBuckets];
+
+    /// What it cannot do without, beside what every backend needs for downloads.
+    fn needs(self) -> &'static [Feature] {
+        match self {
+            Backend::Cake => &[Feature::Cake],
+            Backend::HtbFqCodel => &[Feature::Htb, Feature::FqCodel, Feature::Tbf, Feature::U32],
+            Backend::HtbBuckets => &[Feature::Htb, Feature::Tbf, Feature::U32],
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Backend::Cake => "CAKE",
+            Backend::HtbFqCodel => "HTB with fq_codel",
+            Backend::HtbBuckets => "HTB with hash buckets",
+        })
+    }
+}
+
+/// What the user wants for a backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// The best that the kernel has.
+    #[default]
+    Auto,
+    /// CAKE or nothing.
+    Cake,
+    /// HTB, with fq_codel if the kernel has it.
+    Htb,
+}
+
+/// What matters more when both cannot be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Ping time: a little headroom keeps the queue where we control it.
+    #[default]
+    Ping,
+    /// Bandwidth: no headroom; temporary rises of the ping are accepted.
+    Bandwidth,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "auto" => Ok(Choice::Auto),
+            "cake" => Ok(Choice::Cake),
+            "htb" => Ok(Choice::Htb),
+            _ => Err(format!("{s:?} is none of auto, cake, htb")),
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "ping" => Ok(Mode::Ping),
+            "bandwidth" => Ok(Mode::Bandwidth),
+            _ => Err(format!("{s:?} is neither ping nor bandwidth")),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Mode::Ping => "ping",
+            Mode::Bandwidth => "bandwidth",
+        })
+    }
+}
+
+impl Mode {
+    /// Thousandths of the line's rate that are shaped to: (from us, towards us).
+    ///
+    /// From us the queue is all ours as soon as we send less than the line takes; the rest is
+    /// for clocks that differ. Towards us the queue moves to our side only as far as we are
+    /// slower than the line, and one that was built there drains at the difference.
+    const fn permille(self) -> (u64, u64) {
+        match self {
+            Mode::Ping => (990, 960),
+            Mode::Bandwidth => (1000, 990),
+        }
+    }
+}
+
+/// The device that leads to the Internet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub ifindex: u32,
+    /// Bytes before the IP packet in its frames: 14 on Ethernet, 0 on TUN and ppp.
+    pub link_header: u16,
+    /// Its MTU, bytes of IP.
+    pub mtu: u32,
+    /// Somebody has put a clsact there.
+    pub has_clsact: bool,
+    /// Its segment sizes now.
+    pub sizes: LinkSizes,
+}
+
+/// Largest super-packets of a device, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LinkSizes {
+    /// Handed to it.
+    pub gso: Option<u32>,
+    /// Put together from what it receives.
+    pub gro: Option<u32>,
+    /// The same for IPv4, where the kernel keeps them apart.
+    pub gro_ipv4: Option<u32>,
+}
+
+impl LinkSizes {
+    /// As a change of the device.
+    pub fn settings(self) -> LinkSettings {
+        LinkSettings {
+            gso_max_size: self.gso,
+            gro_max_size: self.gro,
+            gro_ipv4_max_size: self.gro_ipv4,
+            ..LinkSettings::default()
+        }
+    }
+
+    /// No super-packet longer than 1 ms at the direction's rate, nor than now; two full frames
+    /// are always allowed.
+    fn bounded(self, egress: Rate, ingress: Rate, frame: u32) -> Self {
+        let most = |rate: Rate, now: Option<u32>| {
+            let ms = u32::try_from(rate.bytes_in(Duration::from_millis(1))).unwrap_or(u32::MAX);
+            now.map(|now| ms.max(2 * frame).min(now))
+        };
+        LinkSizes {
+            gso: most(egress, self.gso),
+            gro: most(ingress, self.gro),
+            gro_ipv4: most(ingress, self.gro_ipv4),
+        }
+    }
+}
+
+/// The line as it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// Link-layer rate towards us.
+    pub down: Rate,
+    /// Link-layer rate from us.
+    pub up: Rate,
+    /// How packets are framed on it.
+    pub framing: Framing,
+}
+
+impl Line {
+    /// Empty ACKs of a full download are more than the other direction can bear.
+    fn very_asymmetric(&self) -> bool {
+        self.down.bps() > 10 * self.up.bps()
+    }
+
+    /// A framing for someone who named none, on the safe side for lines of these rates: below
+    /// ADSL2+'s limits (ITU-T G.992.5: 24 and 3.5 Mbit/s) cells, otherwise PTM with PPPoE and
+    /// a VLAN, which for full packets covers Ethernet's 38 bytes as well.
+    pub fn assume_framing(down: Rate, up: Rate) -> Framing {
+        use crate::framing::Mode::{Atm, Ptm};
+        if down <= Rate::from_kbit(24_500) && up <= Rate::from_kbit(3_500) {
+            Framing::new(Atm, 44, 0)
+        } else {
+            Framing::new(Ptm, 34, 0)
+        }
+    }
+}
+
+/// What the kernel is to be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// How it shapes.
+    pub backend: Backend,
+    /// What it shapes.
+    pub device: Device,
+    /// The line as told.
+    pub line: Line,
+    /// What matters more.
+    pub mode: Mode,
+    /// Shaped rate from us, link layer.
+    pub egress: Rate,
+    /// Shaped rate towards us, link layer.
+    pub ingress: Rate,
+    /// Name of the IFB that arriving packets are redirected to.
+    pub ifb: String,
+    /// Setting it all up, in order.
+    pub setup: Vec<Op>,
+    /// Bringing an existing tree of this backend to these rates and this framing, in place.
+    pub update: Vec<Op>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// The kernel lacks something.
+    #[error(
+        "shape {device}: this kernel lacks {missing} ({config}); use a kernel or load the module that has it"
+    )]
+    Lacks {
+        /// Which device was to be shaped.
+        device: String,
+        /// What it lacks.
+        missing: String,
+        /// Its configuration options.
+        config: String,
+    },
+}
+
+/// Turns facts into a plan.
+pub fn plan(
+    caps: &Capabilities,
+    device: &Device,
+    line: Line,
+    mode: Mode,
+    choice: Choice,
+) -> Result<Plan, PlanError> {
+    let candidates: &[Backend] = match choice {
+        Choice::Auto => &Backend::ALL,
+        Choice::Cake => &[Backend::Cake],
+        Choice::Htb => &[Backend::HtbFqCodel, Backend::HtbBuckets],
+    };
+    let missing_for = |backend: Backend| -> Vec<Feature> {
+        let mut needs = vec![Feature::Ifb, Feature::Clsact, Feature::Mirred];
+        needs.extend(backend.needs());
+        if !caps.has(Feature::Matchall) {
+            needs.push(Feature::U32);
+        }
+        needs.retain(|f| !caps.has(*f));
+        needs
+    };
+    let Some(&backend) = candidates.iter().find(|b| missing_for(**b).is_empty()) else {
+        // What the least demanding candidate lacks is what the user must add.
+        let missing = missing_for(*candidates.last().unwrap_or(&Backend::HtbBuckets));
+        let list = |f: &dyn Fn(&Feature) -> String| {
+            missing.iter().map(f).collect::<Vec<_>>().join(" and ")
+        };
+        return Err(PlanError::Lacks {
+            device: device.name.clone(),
+            missing: list(&|f| f.to_string()),
+            config: list(&|f| f.config().to_owned()),
+        });
+    };
+    let (up, down) = mode.permille();
+    let mut plan = Plan {
+        backend,
+        device: device.clone(),
+        line,
+        mode,
+        egress: line.up.permille(up),
+        ingress: line.down.permille(down),
+        ifb: ifb_name(device.ifindex),
+        setup: Vec::new(),
+        update: Vec::new(),
+    };
+    plan.fill(caps);
+    Ok(plan)
+}
+
+/// Our IFB for the device of this number. The number, because names of 15 bytes leave no room.
+pub fn ifb_name(ifindex: u32) -> String {
+    format!("ek-ifb{ifindex}")
+}
+
+/// One direction: where its tree hangs and what it is to carry.
+struct Side<'a> {
+    dev: Dev,
+    major: u16,
+    rate: Rate,
+    framing: Framing,
+    link_header: u16,
+    mtu: u32,
+    ingress: bool,
+    very_asymmetric: bool,
+    caps: &'a Capabilities,
+}
+
+impl Plan {
+    fn fill(&mut self, caps: &Capabilities) {
+        let side = |dev: &str, ingress| Side {
+            dev: dev.into(),
+            major: if ingress { INGRESS } else { EGRESS },
+            rate: if ingress { self.ingress } else { self.egress },
+            framing: self.line.framing,
+            link_header: self.device.link_header,
+            mtu: self.device.mtu,
+            ingress,
+            very_asymmetric: self.line.very_asymmetric(),
+            caps,
+        };
+        let wan = side(&self.device.name, false);
+        let ifb = side(&self.ifb, true);
+        let mut setup = vec![Op::LinkAddIfb {
+            name: self.ifb.clone(),
+        }];
+        let mut update = Vec::new();
+        for side in [&ifb, &wan] {
+            match self.backend {
+                Backend::Cake => {
+                    setup.push(Op::QdiscReplace(side.cake()));
+                    update.push(Op::QdiscChange(side.cake()));
+                }
+                Backend::HtbFqCodel | Backend::HtbBuckets => {
+                    let buckets = self.backend == Backend::HtbBuckets;
+                    setup.extend(side.htb_tree(buckets));
+                    update.extend(side.htb_update(buckets));
+                }
+            }
+        }
+        let frame = self.device.mtu + u32::from(self.device.link_header);
+        let sizes = Op::LinkSet {
+            name: self.device.name.clone(),
+            settings: self
+                .device
+                .sizes
+                .bounded(self.egress, self.ingress, frame)
+                .settings(),
+        };
+        setup.push(sizes.clone());
+        update.push(sizes);
+        setup.push(Op::LinkSet {
+            name: self.ifb.clone(),
+            settings: LinkSettings {
+                up: Some(true),
+                ..LinkSettings::default()
+            },
+        });
+        if !self.device.has_clsact {
+            setup.push(clsact(&self.device.name));
+        }
+        if self.backend == Backend::Cake {
+            setup.extend(wan.cake_hints(None));
+        }
+        setup.extend(filters::divert(
+            &wan,
+            &self.ifb,
+            (self.backend == Backend::Cake).then_some(INGRESS),
+        ));
+        self.setup = setup;
+        self.update = update;
+    }
+}
+
+fn clsact(device: &str) -> Op {
+    use crate::tc::{Qdisc, QdiscSpec};
+    Op::QdiscAdd(QdiscSpec {
+        dev: device.into(),
+        parent: Handle::INGRESS,
+        handle: Handle::INGRESS_QDISC,
+        qdisc: Qdisc::Clsact,
+        stab: None,
+    })
+}
+
+/// Taking everything back: filters first, so that no packet goes where nobody is. Each may fail
+/// because it is gone already; none touches what is not ours.
+pub fn removal(device: &str, ifb: &str, made_clsact: bool, sizes_before: LinkSizes) -> Vec<Op> {
+    let mut ops = Vec::new();
+    if made_clsact {
+        ops.push(Op::QdiscDel {
+            dev: device.into(),
+            parent: Handle::INGRESS,
+            handle: Handle::INGRESS_QDISC,
+            kind: Some("clsact".into()),
+        });
+    } else {
+        for parent in [Handle::CLSACT_INGRESS, Handle::CLSACT_EGRESS] {
+            for protocol in [Protocol::Ip, Protocol::Ipv6, Protocol::All] {
+                let key = FilterKey {
+                    parent,
+                    pref: clsact_pref(protocol),
+                    protocol: Some(protocol),
+                    handle: 0,
+                };
+                ops.push(Op::FilterDel {
+                    dev: device.into(),
+                    key,
+                    kind: None,
+                });
+            }
+        }
+    }
+    ops.push(Op::QdiscDel {
+        dev: device.into(),
+        parent: Handle::ROOT,
+        handle: Handle::qdisc(EGRESS),
+        kind: None,
+    });
+    ops.push(Op::LinkDel {
+        name: ifb.to_owned(),
+    });
+    ops.push(Op::LinkSet {
+        name: device.to_owned(),
+        settings: sizes_before.settings(),
+    });
+    ops
+}
+
+/// A preference holds one protocol, so each has its own; the catch-all comes last.
+const fn clsact_pref(protocol: Protocol) -> u16 {
+    CLSACT_PREF
+        + match protocol {
+            Protocol::Ip => 0,
+            Protocol::Ipv6 => 1,
+            _ => 2,
+        }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! The HTB backends: a root class at the rate, a class per tier, leaves below.
+//!
+//! Principles: tiers are guaranteed shares that add up to the rate and borrow the rest, the
+//! urgent ones first; leaves have next to no rate of their own, so that they always borrow from
+//! their tier and share it frame by frame (quantum of one frame). Every leaf is, or hangs below,
+//! a TBF whose bucket holds one frame: it splits super-packets, so that each frame is scheduled
+//! and charged by itself. Framing is charged by HTB per frame, after the split (docs/decisions.md
+//! says why not by a size table). Non-goal: fairness between hosts; only CAKE has that.
+
+use std::time::Duration;
+
+use super::{Side, filters};
+use crate::Rate;
+use crate::classify::Tier;
+use crate::framing::{Framing, Mode};
+use crate::tc::{
+    ClassSpec, FqCodel, Handle, HtbClass, HtbLink, HtbRoot, LinkLayer, Op, Qdisc, QdiscSpec, Tbf,
+};
+
+/// Leaves of a tier on bare kernels.
+pub(super) const BUCKETS: u8 = 16;
+
+/// Minor of the class that holds the rate.
+const ROOT_CLASS: u16 = 1;
+
+/// A leaf's own rate: enough that HTB gives it tokens at all.
+const LEAF_RATE: Rate = Rate::from_kbit(8);
+
+/// No limit of a leaf's own, nor of a splitting TBF.
+const UNLIMITED: Rate = Rate::MAX;
+
+/// Where packets wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Leaf {
+    /// A tier's class, with fq_codel.
+    Tier(Tier),
+    /// One of a tier's buckets.
+    Bucket(Tier, u8),
+}
+
+impl Leaf {
+    /// Minor of its class: tiers are 10, 20, 30, 40, their buckets 100..10f, 200..20f and so on.
+    pub(super) const fn minor(self) -> u16 {
+        match self {
+            Leaf::Tier(tier) => (1 + tier as u16) * 0x10,
+            Leaf::Bucket(tier, bucket) => (1 + tier as u16) * 0x100 + bucket as u16,
+        }
+    }
+
+    /// Major of its TBF: unique on a device, and far from what people choose.
+    const fn tbf(self) -> u16 {
+        0xe000 + self.minor()
+    }
+
+    /// Major of the fq_codel below its TBF.
+    const fn fq_codel(self) -> u16 {
+        0xf000 + self.minor()
+    }
+}
+
+/// What HTB is told so that it charges a frame of the device what `framing` makes of it: how to
+/// count, and by what the rate is to be scaled (n/d).
+///
+/// HTB knows overheads from zero on and cells, not 64b/65b: that is 1/64 more and at most one
+/// byte, so one byte is added and the rate scaled. An overhead smaller than the device's own
+/// header (IP over ATM without Ethernet, on an Ethernet device) counts as zero: up to six bytes
+/// too many per packet, never too few.
+pub fn htb_link(framing: Framing, link_header: u16) -> (HtbLink, (u64, u64)) {
+    let relative = i32::from(framing.overhead) - i32::from(link_header);
+    let (extra, layer, scale) = match framing.mode {
+        Mode::None => (0, LinkLayer::Ethernet, (1, 1)),
+        Mode::Atm => (0, LinkLayer::Atm, (1, 1)),
+        Mode::Ptm => (1, LinkLayer::Ethernet, (64, 65)),
+    };
+    let overhead = (relative + extra).max(0) as u16;
+    let mpu = if framing.mpu == 0 {
+        0
+    } else {
+        framing.mpu + extra as u16
+    };
+    (
+        HtbLink {
+            overhead,
+            mpu,
+            layer,
+        },
+        scale,
+    )
+}
+
+impl Side<'_> {
+    fn frame(&self) -> u32 {
+        self.mtu + u32::from(self.link_header)
+    }
+
+    fn qdisc(&self, parent: Handle, major: u16, qdisc: Qdisc) -> QdiscSpec {
+        QdiscSpec {
+            dev: self.dev.clone(),
+            parent,
+            handle: Handle::qdisc(major),
+            qdisc,
+            stab: None,
+        }
+    }
+
+    fn class(&self, parent: u16, minor: u16, class: HtbClass) -> ClassSpec {
+        ClassSpec {
+            dev: self.dev.clone(),
+            parent: Handle::class(self.major, parent),
+            classid: Handle::class(self.major, minor),
+            class,
+        }
+    }
+
+    /// The root class, the tiers, and the leaves below them if there are buckets.
+    fn classes(&self, buckets: bool) -> Vec<ClassSpec> {
+        let (link, (n, d)) = htb_link(self.framing, self.link_header);
+        let rate = Rate::from_bps(self.rate.bps() * n / d);
+        let frame = self.frame();
+        let quantum = Some(frame);
+        let burst = |rate| HtbClass::burst_for(rate).max(2 * frame);
+        let mut classes = vec![self.class(
+            0,
+            ROOT_CLASS,
+            HtbClass {
+                rate,
+                ceil: rate,
+                burst: burst(rate),
+                cburst: burst(rate),
+                quantum,
+                prio: None,
+                link,
+            },
+        )];
+        for (prio, tier) in (0..).zip(Tier::ALL) {
+            let share = rate.permille(tier.share_permille());
+            let minor = Leaf::Tier(tier).minor();
+            classes.push(self.class(
+                ROOT_CLASS,
+                minor,
+                HtbClass {
+                    rate: share,
+                    ceil: rate,
+                    burst: burst(share),
+                    cburst: burst(rate),
+                    quantum,
+                    prio: Some(prio),
+                    link,
+                },
+            ));
+            if !buckets {
+                continue;
+            }
+            for bucket in 0..BUCKETS {
+                classes.push(self.class(
+                    minor,
+                    Leaf::Bucket(tier, bucket).minor(),
+                    HtbClass {
+                        rate: LEAF_RATE,
+                        ceil: UNLIMITED,
+                        burst: 1, // one frame, then it borrows
+                        cburst: 1 << 20, // 20 us at the highest rate
+                        quantum,
+                        prio: Some(prio),
+                        link,
+                    },
+                ));
+            }
+        }
+        classes
+    }
+
+    /// Bytes that may wait in one bucket. From us: what a flow with a long way to go needs to
+    /// keep the line busy after it backs off. Towards us: less, because a drop is the signal
+    /// and the sooner it comes, the less waits at the provider.
+    fn bucket_limit(&self) -> u32 {
+        let time = Duration::from_millis(if self.ingress { 20 } else { 40 });
+        let bytes = u32::try_from(self.rate.bytes_in(time)).unwrap_or(u32::MAX);
+        bytes.max(8 * self.frame())
+    }
+
+    fn fq_codel(&self) -> FqCodel {
+        // As CAKE: a target of five milliseconds or one and a half frames.
+        let frame = self
+            .rate
+            .time_for(u64::from(self.frame()))
+            .unwrap_or_default();
+        let target = Duration::from_millis(5).max(frame * 3 / 2);
+        let quantum = (self.rate.bytes_per_sec() >> 12).clamp(300, 1514);
+        FqCodel {
+            quantum: Some(quantum as u32),
+            target: Some(Duration::from_micros(target.as_micros() as u64)),
+            interval: Some(
+                Duration::from_millis(95) + Duration::from_micros(target.as_micros() as u64),
+            ),
+            ecn: Some(true),
+            ..FqCodel::default()
+        }
+    }
+
+    /// What hangs below the leaf classes.
+    fn leaves(&self, buckets: bool) -> Vec<QdiscSpec> {
+        let tbf = |leaf: Leaf, limit| {
+            let parent = Handle::class(self.major, leaf.minor());
+            // Room for VLAN tags; two segments of a super-packet are always longer.
+            let burst = self.frame() + 8;
+            self.qdisc(
+                parent,
+                leaf.tbf(),
+                Qdisc::Tbf(Tbf {
+                    rate: UNLIMITED,
+                    burst,
+                    limit,
+                }),
+            )
+        };
+        let mut leaves = Vec::new();
+        for tier in Tier::ALL {
+            if buckets {
+                leaves
+                    .extend((0..BUCKETS).map(|b| tbf(Leaf::Bucket(tier, b), self.bucket_limit())));
+            } else {
+                let leaf = Leaf::Tier(tier);
+                leaves.push(tbf(leaf, self.bucket_limit()));
+                let below = Handle::class(leaf.tbf(), 1);
+                leaves.push(self.qdisc(below, leaf.fq_codel(), Qdisc::FqCodel(self.fq_codel())));
+            }
+        }
+        leaves
+    }
+
+    /// The whole tree, root first.
+    pub(super) fn htb_tree(&self, buckets: bool) -> Vec<Op> {
+        let default = if buckets {
+            Leaf::Bucket(Tier::BestEffort, 0)
+        } else {
+            Leaf::Tier(Tier::BestEffort)
+        };
+        let root = HtbRoot {
+            default: default.minor().into(),
+            ..HtbRoot::default()
+        };
+        let mut ops = vec![Op::QdiscReplace(self.qdisc(
+            Handle::ROOT,
+            self.major,
+            Qdisc::Htb(root),
+        ))];
+        ops.extend(self.classes(buckets).into_iter().map(Op::ClassAdd));
+        ops.extend(self.leaves(buckets).into_iter().map(Op::QdiscAdd));
+        ops.extend(filters::htb(self, buckets));
+        ops
+    }
+
+    /// New rates, framing and limits for a tree that stands.
+    pub(super) fn htb_update(&self, buckets: bool) -> Vec<Op> {
+        let classes = self.classes(buckets).into_iter().map(Op::ClassChange);
+        // A TBF's limit is its FIFO's; with fq_codel below it there is none.
+        let leaves = self
+            .leaves(buckets)
+            .into_iter()
+            .filter(|l| buckets || matches!(l.qdisc, Qdisc::FqCodel(_)));
+        classes.chain(leaves.map(Op::QdiscChange)).collect()
+    }
+}

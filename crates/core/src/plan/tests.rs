@@ -1,0 +1,279 @@
+use super::*;
+use crate::tc::{HtbClass, LinkLayer};
+use std::collections::BTreeSet;
+
+fn device(link_header: u16) -> Device {
+    Device {
+        name: "wan".into(),
+        ifindex: 7,
+        link_header,
+        mtu: 1500,
+        has_clsact: false,
+        sizes: LinkSizes {
+            gso: Some(65536),
+            gro: Some(65536),
+            gro_ipv4: Some(65536),
+        },
+    }
+}
+
+fn vdsl() -> Line {
+    Line {
+        down: Rate::from_kbit(109_341),
+        up: Rate::from_kbit(40_143),
+        framing: "bridged-ptm".parse().unwrap(),
+    }
+}
+
+fn caps(backend: Backend) -> Capabilities {
+    let mut all: BTreeSet<Feature> = Feature::ALL.into();
+    if backend != Backend::Cake {
+        all.remove(&Feature::Cake);
+    }
+    if backend == Backend::HtbBuckets {
+        // What the smallest cloud kernels have.
+        for f in [
+            Feature::FqCodel,
+            Feature::U32Mark,
+            Feature::Matchall,
+            Feature::Skbedit,
+        ] {
+            all.remove(&f);
+        }
+    }
+    Capabilities(all)
+}
+
+fn classes(plan: &Plan, dev: &str) -> Vec<(u16, HtbClass)> {
+    plan.setup
+        .iter()
+        .filter_map(|op| match op {
+            Op::ClassAdd(c) if c.dev == dev.into() => Some((c.classid.minor(), c.class)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn the_best_backend_is_taken() {
+    for backend in Backend::ALL {
+        let p = plan(
+            &caps(backend),
+            &device(14),
+            vdsl(),
+            Mode::Ping,
+            Choice::Auto,
+        )
+        .unwrap();
+        assert_eq!(p.backend, backend);
+    }
+    let p = plan(
+        &caps(Backend::Cake),
+        &device(14),
+        vdsl(),
+        Mode::Ping,
+        Choice::Htb,
+    )
+    .unwrap();
+    assert_eq!(p.backend, Backend::HtbFqCodel);
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    for (feature, name) in [
+        (Feature::Ifb, "IFB"),
+        (Feature::Htb, "HTB"),
+        (Feature::Mirred, "mirred"),
+    ] {
+        let mut caps = caps(Backend::HtbBuckets);
+        caps.0.remove(&feature);
+        let e = plan(&caps, &device(14), vdsl(), Mode::Ping, Choice::Auto)
+            .unwrap_err()
+            .to_string();
+        assert!(e.contains(name) && e.contains(feature.config()), "{e}");
+    }
+    let e = plan(
+        &caps(Backend::HtbBuckets),
+        &device(14),
+        vdsl(),
+        Mode::Ping,
+        Choice::Cake,
+    )
+    .unwrap_err();
+    assert!(e.to_string().contains("CAKE"), "{e}");
+}
+
+#[test]
+fn no_handle_is_given_twice() {
+    for backend in Backend::ALL {
+        let p = plan(
+            &caps(backend),
+            &device(14),
+            vdsl(),
+            Mode::Ping,
+            Choice::Auto,
+        )
+        .unwrap();
+        let mut seen = BTreeSet::new();
+        for op in &p.setup {
+            match op {
+                Op::QdiscAdd(q) | Op::QdiscReplace(q) => {
+                    assert!(seen.insert((q.dev.to_string(), q.handle)), "{op}");
+                }
+                Op::ClassAdd(c) => assert!(seen.insert((c.dev.to_string(), c.classid)), "{op}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn guaranteed_shares_do_not_exceed_the_rate() {
+    for backend in [Backend::HtbFqCodel, Backend::HtbBuckets] {
+        for kbit in [64, 384, 1171, 40_143, 900_000] {
+            let line = Line {
+                up: Rate::from_kbit(kbit),
+                ..vdsl()
+            };
+            let p = plan(&caps(backend), &device(14), line, Mode::Ping, Choice::Auto).unwrap();
+            let classes = classes(&p, "wan");
+            let (_, root) = classes.iter().find(|(minor, _)| *minor == 1).unwrap();
+            let tiers: u64 = classes
+                .iter()
+                .filter(|(m, _)| (0x10..=0x40).contains(m))
+                .map(|(_, c)| c.rate.bps())
+                .sum();
+            assert!(tiers <= root.rate.bps() && tiers + 8 > root.rate.bps());
+            assert!(classes.iter().all(|(_, c)| c.quantum == Some(1514)));
+        }
+    }
+}
+
+#[test]
+fn rates_follow_the_mode() {
+    let p = plan(
+        &caps(Backend::Cake),
+        &device(14),
+        vdsl(),
+        Mode::Ping,
+        Choice::Auto,
+    )
+    .unwrap();
+    assert!(p.egress < p.line.up && p.ingress < p.line.down);
+    let p = plan(
+        &caps(Backend::Cake),
+        &device(14),
+        vdsl(),
+        Mode::Bandwidth,
+        Choice::Auto,
+    )
+    .unwrap();
+    assert_eq!(p.egress, p.line.up);
+}
+
+#[test]
+fn ack_filter_only_from_us_and_only_if_very_asymmetric() {
+    let count = |line| {
+        let p = plan(
+            &caps(Backend::Cake),
+            &device(14),
+            line,
+            Mode::Ping,
+            Choice::Auto,
+        )
+        .unwrap();
+        p.setup
+            .iter()
+            .filter(|op| op.to_string().contains(" ack-filter"))
+            .count()
+    };
+    assert_eq!(count(vdsl()), 0);
+    let cable = Line {
+        down: Rate::from_kbit(250_000),
+        up: Rate::from_kbit(20_000),
+        ..vdsl()
+    };
+    assert_eq!(count(cable), 1);
+}
+
+#[test]
+fn super_packets_are_bounded_to_a_millisecond_but_not_below_two_frames() {
+    let sizes = LinkSizes {
+        gso: Some(65536),
+        gro: Some(65536),
+        gro_ipv4: None,
+    };
+    let b = sizes.bounded(Rate::from_kbit(40_000), Rate::from_kbit(2_000_000), 1514);
+    assert_eq!(
+        b,
+        LinkSizes {
+            gso: Some(5000),
+            gro: Some(65536),
+            gro_ipv4: None
+        }
+    );
+    let b = sizes.bounded(Rate::from_kbit(400), Rate::from_kbit(400), 1514);
+    assert_eq!(b.gso, Some(3028));
+}
+
+/// What HTB charges (`psched_l2t_ns`), in wire bytes after the rate was scaled.
+fn htb_charges(framing: Framing, link_header: u16, ip: u32) -> f64 {
+    let (link, (n, d)) = htb_link(framing, link_header);
+    let len = (ip + u32::from(link_header) + u32::from(link.overhead)).max(u32::from(link.mpu));
+    let len = if link.layer == LinkLayer::Atm {
+        len.div_ceil(48) * 53
+    } else {
+        len
+    };
+    f64::from(len) * d as f64 / n as f64
+}
+
+#[test]
+fn htb_charges_what_the_line_takes() {
+    use crate::framing::{Mode, PRESETS};
+    for header in [0, 14] {
+        for (name, framing) in PRESETS {
+            for ip in 20..=1500 {
+                let (line, htb) = (
+                    f64::from(framing.wire_len(ip)),
+                    htb_charges(framing, header, ip),
+                );
+                let at_most = match framing.mode {
+                    // The byte added for 64b/65b, itself stretched.
+                    Mode::Ptm => 65.0 / 64.0 * 2.0,
+                    // An overhead below the device's own header counts as none: a cell at worst.
+                    _ if framing.overhead < header as i16 => 53.0,
+                    _ => 0.0,
+                };
+                assert!(
+                    htb >= line - 1e-9 && htb <= line + at_most,
+                    "{name} {header} {ip}: {htb} {line}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn framing_is_assumed_on_the_safe_side() {
+    let adsl = Line::assume_framing(Rate::from_kbit(21_181), Rate::from_kbit(1171));
+    let vdsl = Line::assume_framing(Rate::from_kbit(109_341), Rate::from_kbit(40_143));
+    let ethernet: Framing = "ethernet".parse().unwrap();
+    let llcsnap: Framing = "pppoe-llcsnap".parse().unwrap();
+    assert!(adsl.wire_len(1500) >= llcsnap.wire_len(1500));
+    assert!(vdsl.wire_len(1500) >= ethernet.wire_len(1500));
+}
+
+#[test]
+fn removal_touches_only_what_is_ours() {
+    let text = |made| {
+        removal("wan", "ek-ifb7", made, LinkSizes::default())
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert!(text(true).contains("tc qdisc del dev wan clsact"));
+    assert!(!text(false).contains("clsact"));
+    assert!(text(false).contains("tc qdisc del dev wan root handle ec0:"));
+}

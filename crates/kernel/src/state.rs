@@ -1,0 +1,193 @@
+//! `/run/evenkeel/DEV.json`: what was changed on a device, so that it can be taken back.
+//!
+//! Principles: written before the first change and again after the last, so that a process
+//! killed in between leaves a record of what it may have done; replaced by rename, never
+//! edited; a record of another boot or of a device that has gone is stale and counts as none;
+//! one that cannot be read is an error and nothing is touched. One lock per device.
+//! Non-goals: configuration, and learned lines (`/var/lib/evenkeel`).
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use evenkeel_core::plan::{Backend, LinkSizes, Mode};
+use evenkeel_core::{Framing, Rate};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// The version this code writes and reads.
+const VERSION: u32 = 1;
+
+/// Where records live unless told otherwise.
+pub const DEFAULT_DIR: &str = "/run/evenkeel";
+
+/// What evenkeel did to one device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Of this form.
+    pub version: u32,
+    /// The device's name.
+    pub device: String,
+    /// Its index: a new device of the old name is another device.
+    pub ifindex: u32,
+    /// The boot in which this was done.
+    pub boot_id: String,
+    /// False from before the first change until after the last one.
+    pub complete: bool,
+    /// Which disciplines were set up.
+    pub backend: Backend,
+    /// Rate of the line towards us, as told.
+    pub down: Rate,
+    /// Rate of the line from us, as told.
+    pub up: Rate,
+    /// Framing of the line.
+    pub framing: Framing,
+    /// The framing was assumed, not told.
+    pub framing_assumed: bool,
+    /// Ping time or bandwidth first.
+    pub mode: Mode,
+    /// Name of our IFB.
+    pub ifb: String,
+    /// We added the `clsact` qdisc, so we remove it.
+    pub made_clsact: bool,
+    /// Somebody else's root qdisc, as tc prints it, that `--replace` removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<String>,
+    /// The device's segment sizes before we bounded them.
+    pub sizes_before: LinkSizes,
+}
+
+/// The directory with the records of the network namespace we are in.
+#[derive(Debug, Clone)]
+pub struct StateDir {
+    dir: PathBuf,
+    /// Empty in the first namespace, `@INODE` in others, so that devices of one name differ.
+    suffix: String,
+}
+
+/// Holds a device for this process; released when dropped, also by the kernel after a kill.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "held open for its lock")] File);
+
+impl StateDir {
+    /// Records under `dir` for the calling thread's network namespace.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        let inode = |path: &str| fs::metadata(path).map(|m| m.ino()).ok();
+        let here = inode("/proc/thread-self/ns/net");
+        let suffix = match here {
+            Some(ino) if inode("/proc/1/ns/net") != Some(ino) => format!("@{ino}"),
+            _ => String::new(),
+        };
+        StateDir { dir: dir.into(), suffix }
+    }
+
+    fn path(&self, device: &str, ending: &str) -> PathBuf {
+        self.dir.join(format!("{device}{}.{ending}", self.suffix))
+    }
+
+    fn make_dir(&self) -> Result<(), Error> {
+        fs::create_dir_all(&self.dir).map_err(|e| Error::file("create", &self.dir, &e))
+    }
+
+    /// Takes the device's lock, or says that another process has it.
+    pub fn lock(&self, device: &str) -> Result<Lock, Error> {
+        self.make_dir()?;
+        let path = self.path(device, "lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| Error::file("open", &path, &e))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock(file)),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy { device: device.to_owned() }),
+            Err(TryLockError::Error(e)) => Err(Error::file("lock", &path, &e)),
+        }
+    }
+
+    /// The device's record: `None` if there is none or it is of another boot.
+    pub fn load(&self, device: &str) -> Result<Option<State>, Error> {
+        let path = self.path(device, "json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::file("read", &path, &e)),
+        };
+        let corrupt = |why: String| Error::Corrupt { path: path.clone(), why, device: device.to_owned() };
+        let state: State = serde_json::from_str(&text).map_err(|e| corrupt(e.to_string()))?;
+        if state.version != VERSION {
+            return Err(corrupt(format!("version {} is not {VERSION}", state.version)));
+        }
+        if state.device != device {
+            return Err(corrupt(format!("it is about {}", state.device)));
+        }
+        Ok((state.boot_id == boot_id()).then_some(state))
+    }
+
+    /// Writes the record, whole or not at all.
+    pub fn save(&self, state: &State) -> Result<(), Error> {
+        self.make_dir()?;
+        let path = self.path(&state.device, "json");
+        let tmp = self.path(&state.device, "json.new");
+        let mut text = serde_json::to_vec_pretty(state).expect("a State has no maps with odd keys");
+        text.push(b'\n');
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&tmp)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&tmp, &path)
+        };
+        write().map_err(|e| Error::file("write", &path, &e))
+    }
+
+    /// Forgets the device.
+    pub fn remove(&self, device: &str) -> Result<(), Error> {
+        let path = self.path(device, "json");
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path, &e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Devices of this namespace with a record, sorted.
+    pub fn devices(&self) -> Result<Vec<String>, Error> {
+        let entries = match fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(Error::file("read", &self.dir, &e)),
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter_map(|e| e.file_name().into_string().ok())
+            .filter_map(|n| Some(n.strip_suffix(".json")?.strip_suffix(self.suffix.as_str())?.to_owned()))
+            .filter(|n| !n.contains('@'))
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Where the device's record is.
+    pub fn file(&self, device: &str) -> PathBuf {
+        self.path(device, "json")
+    }
+}
+
+impl State {
+    /// A new record with this boot's identity.
+    pub fn stamp(mut self) -> Self {
+        self.version = VERSION;
+        self.boot_id = boot_id();
+        self
+    }
+}
+
+/// Identity of this boot; empty where the kernel does not say.
+pub fn boot_id() -> String {
+    fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))
+        .map(|s| s.trim().to_owned())
+        .unwrap_or_default()
+}

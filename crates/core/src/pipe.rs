@@ -106,7 +106,7 @@ impl RateTrace {
             let Some(until) = until else {
                 return t + nanos(left.div_ceil(rate.max(1)));
             };
-            let room = rate * (until - t).as_nanos();
+            let room = rate * until.saturating_sub(t).as_nanos();
             if left <= room {
                 return t + nanos(left.div_ceil(rate.max(1)));
             }

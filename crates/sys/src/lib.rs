@@ -1,1 +1,18 @@
 //! Sockets, time stamps, timers, namespaces, TUN: the only unsafe code.
+//!
+//! Principles: each call names its object in its error; handles close what they opened; a safe
+//! wrapper of a library comes before a system call of our own. Non-goals: deciding anything.
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod error;
+pub mod ifreq;
+pub mod netns;
+pub mod poll;
+pub mod sched;
+pub mod stamp;
+pub mod tcp;
+pub mod tun;
+
+pub use error::Error;
+pub use netns::Netns;

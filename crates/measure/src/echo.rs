@@ -1,0 +1,74 @@
+//! Answers UDP probes, with the time stamps that take its own slowness out of the round trip.
+//!
+//! Principles: stateless; answers are as long as questions; what is not a probe gets no answer.
+//! Non-goals: authentication, ICMP (the kernel answers that).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use evenkeel_sys::poll::{Interest, Poller, Waker};
+use evenkeel_sys::stamp::StampedSocket;
+use evenkeel_sys::{Error, clock, sched};
+
+use crate::packet::Probe;
+
+/// A running echo server. It stops when dropped.
+#[derive(Debug)]
+pub struct Echo {
+    stop: Arc<Waker>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    /// Answers on `local`, which is in the calling thread's network namespace.
+    pub fn start(local: SocketAddr) -> Result<Self, Error> {
+        let socket = StampedSocket::udp(local)?;
+        let stop = Arc::new(Waker::new()?);
+        let poller = Poller::new()?;
+        poller.add(&socket, 0, Interest::Read)?;
+        poller.add(stop.as_ref(), 1, Interest::Read)?;
+        let thread = std::thread::Builder::new()
+            .name("echo".into())
+            .spawn(move || {
+                // Without it the answers only leave later, which the stamps take out again.
+                let _ = sched::realtime_thread(20);
+                serve(&socket, &poller);
+            })
+            .map_err(|e| Error::io("start the echo thread", &e))?;
+        Ok(Echo {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.stop.wake();
+        if let Some(t) = self.thread.take() {
+            let _ = t.join();
+        }
+    }
+}
+
+fn serve(socket: &StampedSocket, poller: &Poller) {
+    let mut ready = Vec::new();
+    let mut buffer = [0; 2048];
+    loop {
+        if poller.wait(&mut ready).is_err() || ready.iter().any(|r| r.token == 1) {
+            return;
+        }
+        // The stamps of our own answers are of no interest, but they fill the queue.
+        while let Ok(Some(_)) = socket.notice() {}
+        while let Ok(Some(r)) = socket.receive(&mut buffer) {
+            let (Some(from), Some(mut probe)) = (r.from, Probe::parse(&buffer[..r.len])) else {
+                continue;
+            };
+            probe.server_rx = r.at.unwrap_or_else(clock::realtime);
+            probe.server_tx = clock::realtime();
+            // A lost answer is a lost probe; the prober counts it.
+            let _ = socket.send_to(&probe.emit(), from);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! TCP sockets for loads: congestion control, send buffers, and what the kernel knows of them.
+//!
+//! Principles: everything is set on the socket, never on the machine; nothing blocks.
+//! Non-goals: data worth reading (senders send zeros, receivers throw away).
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, SockaddrStorage, accept4, bind, connect,
+    getsockopt, listen, send, setsockopt, socket, sockopt,
+};
+
+use crate::error::{Context, Error};
+
+/// A TCP socket, listening or not.
+#[derive(Debug)]
+pub struct Tcp(OwnedFd);
+
+/// Where a connection stands that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Io {
+    /// So many bytes were moved.
+    Moved(usize),
+    /// Nothing can be moved now.
+    Later,
+    /// The other side has closed, or the connection was reset.
+    Closed,
+}
+
+impl Tcp {
+    /// A socket that can connect to `peer`, in the calling thread's namespace.
+    /// `congestion`: name of the congestion control.
+    pub fn new(peer: SocketAddr, congestion: &str) -> Result<Self, Error> {
+        let family = match peer {
+            SocketAddr::V4(_) => AddressFamily::Inet,
+            SocketAddr::V6(_) => AddressFamily::Inet6,
+        };
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(family, SockType::Stream, flags, None)
+            .context(|| "open a TCP socket".to_owned())?;
+        setsockopt(&fd, sockopt::TcpCongestion, &congestion.into())
+            .context(|| format!("set TCP congestion control {congestion}"))?;
+        Ok(Tcp(fd))
+    }
+
+    /// A listening socket on `local`; what it accepts inherits the congestion control.
+    pub fn listener(local: SocketAddr, congestion: &str) -> Result<Self, Error> {
+        let this = Self::new(local, congestion)?;
+        setsockopt(&this.0, sockopt::ReuseAddr, &true)
+            .context(|| format!("reuse TCP address {local}"))?;
+        bind(this.0.as_raw_fd(), &SockaddrStorage::from(local))
+            .context(|| format!("bind TCP {local}"))?;
+        listen(&this.0, Backlog::MAXCONN).context(|| format!("listen on TCP {local}"))?;
+        Ok(this)
+    }
+
+    /// The next connection of a listening socket; `None` if there is none.
+    pub fn accept(&self) -> Result<Option<Tcp>, Error> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        match accept4(self.0.as_raw_fd(), flags) {
+            Ok(fd) => {
+                use std::os::fd::FromRawFd;
+                // SAFETY: accept4 has just made this descriptor; nobody else owns it.
+                Ok(Some(Tcp(unsafe { OwnedFd::from_raw_fd(fd) })))
+            }
+            Err(Errno::EAGAIN | Errno::ECONNABORTED | Errno::EINTR) => Ok(None),
+            Err(e) => Err(Error::new("accept a TCP connection", e)),
+        }
+    }
+
+    /// Begins to connect; writable once it has.
+    pub fn connect(&self, peer: SocketAddr) -> Result<(), Error> {
+        match connect(self.0.as_raw_fd(), &SockaddrStorage::from(peer)) {
+            Ok(()) | Err(Errno::EINPROGRESS) => Ok(()),
+            Err(e) => Err(Error::new(format!("connect to TCP {peer}"), e)),
+        }
+    }
+
+    /// Room for `bytes` of unacknowledged data, also beyond the machine's limit.
+    pub fn set_send_buffer(&self, bytes: usize) -> Result<(), Error> {
+        setsockopt(&self.0, sockopt::SndBufForce, &bytes)
+            .context(|| format!("set a TCP send buffer of {bytes} bytes"))
+    }
+
+    /// Closing resets the connection at once, so that nothing of it stays on the line.
+    pub fn reset_on_close(&self) {
+        let now = libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        };
+        // Refused: the connection closes the polite way, only later.
+        let _ = setsockopt(&self.0, sockopt::Linger, &now);
+    }
+
+    /// Hands `data` to the kernel.
+    pub fn send(&self, data: &[u8]) -> Io {
+        match send(
+            self.0.as_raw_fd(),
+            data,
+            MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL,
+        ) {
+            Ok(n) => Io::Moved(n),
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOTCONN) => Io::Later,
+            Err(_) => Io::Closed,
+        }
+    }
+
+    /// Takes up to `limit` received bytes without copying them (`MSG_TRUNC`, tcp(7)).
+    pub fn discard(&self, limit: usize) -> Io {
+        // SAFETY: with MSG_TRUNC a TCP socket drops the data and writes nothing to the buffer,
+        // which may therefore be null.
+        let n = unsafe {
+            libc::recv(
+                self.0.as_raw_fd(),
+                std::ptr::null_mut(),
+                limit,
+                libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+            )
+        };
+        match Errno::result(n) {
+            Ok(0) => Io::Closed,
+            Ok(n) => Io::Moved(n as usize),
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOTCONN) => Io::Later,
+            Err(_) => Io::Closed,
+        }
+    }
+
+    /// Bytes handed over that the other side has not acknowledged (`SIOCOUTQ`, tcp(7)).
+    pub fn unacknowledged(&self) -> usize {
+        let mut n: libc::c_int = 0;
+        // SAFETY: SIOCOUTQ (= TIOCOUTQ) writes one int, which lives until the call returns.
+        let answer = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TIOCOUTQ, &raw mut n) };
+        if answer < 0 {
+            return 0;
+        }
+        usize::try_from(n).unwrap_or(0)
+    }
+
+    /// Segments sent again since the connection began (`tcpi_total_retrans`).
+    pub fn retransmits(&self) -> u64 {
+        /// Offset in `struct tcp_info` of linux/tcp.h; the struct only grows at its end.
+        const TOTAL_RETRANS: usize = 100;
+        let mut info = [0u8; 256];
+        let mut len = info.len() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes into `info` and says how many.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        match info.get(TOTAL_RETRANS..TOTAL_RETRANS + 4) {
+            Some(&[a, b, c, d]) if answer == 0 && len as usize >= TOTAL_RETRANS + 4 => {
+                u64::from(u32::from_ne_bytes([a, b, c, d]))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Why the connection failed, if it did.
+    pub fn take_error(&self) -> Option<Errno> {
+        match getsockopt(&self.0, sockopt::SocketError) {
+            Ok(0) | Err(_) => None,
+            Ok(e) => Some(Errno::from_raw(e)),
+        }
+    }
+}
+
+impl AsFd for Tcp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

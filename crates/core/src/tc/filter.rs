@@ -213,6 +213,9 @@ pub enum Action {
         rate: Rate,
         /// Bytes.
         burst: u32,
+        /// Longest packet that is not dropped out of hand; the kernel's default of 2040 bytes
+        /// drops super-packets.
+        mtu: Option<u32>,
         /// Verdict for what exceeds.
         exceed: Verdict,
         /// Verdict for what conforms.
@@ -443,12 +446,16 @@ impl fmt::Display for Action {
             Action::Police {
                 rate,
                 burst,
+                mtu,
                 exceed,
                 conform,
-            } => write!(
-                f,
-                "police rate {rate} burst {burst} conform-exceed {exceed}/{conform}"
-            ),
+            } => {
+                write!(f, "police rate {rate} burst {burst}")?;
+                if let Some(mtu) = mtu {
+                    write!(f, " mtu {mtu}")?;
+                }
+                write!(f, " conform-exceed {exceed}/{conform}")
+            }
         }
     }
 }

@@ -1,0 +1,214 @@
+//! Links: IFBs, their settings, and what is known of a device (`RTM_*LINK`, if_link.h).
+//!
+//! Principle: only what a shaper asks. Written by hand rather than with netlink-packet-route,
+//! whose link message decodes (and may refuse) a hundred attributes that nobody here reads.
+//! Non-goals: addresses, bridges, statistics of the device.
+
+use evenkeel_core::tc::LinkSettings;
+
+use crate::attr::{Writer, attrs, find, text, u16_at, u32_at, u64_at};
+use crate::message::{ACK, CREATE, DUMP, EXCL, HEADER, Message, REQUEST, finish, messages, start};
+use crate::tc::EncodeError;
+
+const NEW_LINK: u16 = 16;
+const DEL_LINK: u16 = 17;
+const GET_LINK: u16 = 18;
+
+// IFLA_* (include/uapi/linux/if_link.h).
+const IFNAME: u16 = 3;
+const MTU: u16 = 4;
+const LINK: u16 = 5;
+const QDISC: u16 = 6;
+const TXQLEN: u16 = 13;
+const LINKINFO: u16 = 18;
+const STATS64: u16 = 23;
+const GSO_MAX_SEGS: u16 = 40;
+const GSO_MAX_SIZE: u16 = 41;
+const GRO_MAX_SIZE: u16 = 58;
+const GRO_IPV4_MAX_SIZE: u16 = 64;
+const NUM_TX_QUEUES: u16 = 31;
+/// IFLA_INFO_KIND
+const INFO_KIND: u16 = 1;
+
+/// Length of `struct ifinfomsg`: family, pad, type, index, flags, change.
+const IFINFO: usize = 16;
+/// IFF_UP
+const UP: u32 = 1;
+/// IFNAMSIZ with its terminating zero.
+const NAME: usize = 16;
+
+/// `ARPHRD_*` (include/uapi/linux/if_arp.h): what stands before the IP packet in an skb.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Hardware {
+    /// An Ethernet header of 14 bytes.
+    Ethernet,
+    /// Looks like Ethernet, goes nowhere.
+    Loopback,
+    /// No header: TUN, ppp, tunnels.
+    Bare(u16),
+    /// Another; nothing is known of its header.
+    Other(u16),
+}
+
+impl Hardware {
+    fn from_arphrd(v: u16) -> Self {
+        match v {
+            1 => Hardware::Ethernet,
+            772 => Hardware::Loopback,
+            // ARPHRD_PPP, TUNNEL, TUNNEL6, SIT, IPGRE, IP6GRE, RAWIP, NONE.
+            512 | 768 | 769 | 776 | 778 | 823 | 519 | 65534 => Hardware::Bare(v),
+            v => Hardware::Other(v),
+        }
+    }
+
+    /// Bytes of link header that an skb has before the IP packet.
+    pub fn header_len(self) -> Option<u16> {
+        match self {
+            Hardware::Ethernet | Hardware::Loopback => Some(14),
+            Hardware::Bare(_) => Some(0),
+            Hardware::Other(_) => None,
+        }
+    }
+}
+
+/// A device as reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// Number.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// What is before the IP packet.
+    pub hardware: Hardware,
+    /// `IFF_*`.
+    pub flags: u32,
+    /// Bytes of IP packet.
+    pub mtu: u32,
+    /// Packets.
+    pub txqlen: u32,
+    /// The device that it stands on (VLAN, macvlan, a veth's peer), 0 if none.
+    pub lower: u32,
+    /// Root discipline's kind.
+    pub qdisc: String,
+    /// `ifb`, `veth`, `tun`, ...; empty for hardware.
+    pub kind: String,
+    /// Transmit queues.
+    pub tx_queues: u32,
+    /// As in [`LinkSettings`]; `None` where the kernel has no such setting.
+    pub gso_max_size: Option<u32>,
+    /// As in [`LinkSettings`].
+    pub gso_max_segs: Option<u32>,
+    /// As in [`LinkSettings`].
+    pub gro_max_size: Option<u32>,
+    /// As in [`LinkSettings`].
+    pub gro_ipv4_max_size: Option<u32>,
+    /// Bytes received, link header included (`rtnl_link_stats64`).
+    pub rx_bytes: u64,
+    /// Bytes sent, link header included.
+    pub tx_bytes: u64,
+}
+
+impl LinkInfo {
+    /// Administratively up.
+    pub fn is_up(&self) -> bool {
+        self.flags & UP != 0
+    }
+
+    /// From an `RTM_NEWLINK`; `None` if it is another message or too short.
+    pub fn decode(message: &Message<'_>) -> Option<Self> {
+        if message.kind != NEW_LINK {
+            return None;
+        }
+        let head = message.bytes.get(HEADER..HEADER + IFINFO)?;
+        let mut info = LinkInfo {
+            index: u32_at(head, 4)?,
+            name: String::new(),
+            hardware: Hardware::from_arphrd(u16_at(head, 2)?),
+            flags: u32_at(head, 8)?,
+            mtu: 0,
+            txqlen: 0,
+            lower: 0,
+            qdisc: String::new(),
+            kind: String::new(),
+            tx_queues: 1,
+            gso_max_size: None,
+            gso_max_segs: None,
+            gro_max_size: None,
+            gro_ipv4_max_size: None,
+            rx_bytes: 0,
+            tx_bytes: 0,
+        };
+        for (attr, v) in attrs(message.bytes.get(HEADER + IFINFO..)?) {
+            let number = u32_at(v, 0);
+            match attr {
+                IFNAME => info.name = text(v),
+                MTU => info.mtu = number?,
+                LINK => info.lower = number?,
+                QDISC => info.qdisc = text(v),
+                TXQLEN => info.txqlen = number?,
+                LINKINFO => info.kind = find(v, INFO_KIND).map(text).unwrap_or_default(),
+                NUM_TX_QUEUES => info.tx_queues = number?,
+                GSO_MAX_SIZE => info.gso_max_size = number,
+                GSO_MAX_SEGS => info.gso_max_segs = number,
+                GRO_MAX_SIZE => info.gro_max_size = number,
+                GRO_IPV4_MAX_SIZE => info.gro_ipv4_max_size = number,
+                STATS64 => {
+                    // rx_packets, tx_packets, rx_bytes, tx_bytes
+                    info.rx_bytes = u64_at(v, 16).unwrap_or(0);
+                    info.tx_bytes = u64_at(v, 24).unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+        Some(info)
+    }
+
+    /// All in one datagram or message.
+    pub fn all(bytes: &[u8]) -> impl Iterator<Item = Self> {
+        messages(bytes).filter_map(|m| Self::decode(&m))
+    }
+}
+
+fn head(kind: u16, flags: u16, index: u32, set: u32, change: u32) -> Writer {
+    let body = [0, index, set, change].map(u32::to_ne_bytes).concat();
+    Writer::new(start(kind, flags, &body))
+}
+
+/// Asks for all links.
+pub fn dump_links() -> Vec<u8> {
+    finish(head(GET_LINK, REQUEST | DUMP, 0, 0, 0).finish())
+}
+
+pub(crate) fn add_ifb(name: &str) -> Result<Writer, EncodeError> {
+    // `dev_valid_name` (net/core/dev.c).
+    let bad = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+    if name.is_empty() || name.len() >= NAME || matches!(name, "." | "..") || name.contains(bad) {
+        return Err(EncodeError::BadName(name.to_owned()));
+    }
+    let mut w = head(NEW_LINK, REQUEST | ACK | CREATE | EXCL, 0, 0, 0);
+    w.text(IFNAME, name);
+    w.nest(LINKINFO, |w| {
+        // iproute2 leaves this text's zero out.
+        w.bytes(INFO_KIND, b"ifb");
+    });
+    Ok(w)
+}
+
+pub(crate) fn del(index: u32) -> Writer {
+    head(DEL_LINK, REQUEST | ACK, index, 0, 0)
+}
+
+pub(crate) fn set(index: u32, settings: &LinkSettings) -> Writer {
+    let (flags, change) = match settings.up {
+        Some(true) => (UP, UP),
+        Some(false) => (0, UP),
+        None => (0, 0),
+    };
+    let mut w = head(NEW_LINK, REQUEST | ACK, index, flags, change);
+    w.u32_if(TXQLEN, settings.txqlen);
+    w.u32_if(GSO_MAX_SIZE, settings.gso_max_size);
+    w.u32_if(GSO_MAX_SEGS, settings.gso_max_segs);
+    w.u32_if(GRO_MAX_SIZE, settings.gro_max_size);
+    w.u32_if(GRO_IPV4_MAX_SIZE, settings.gro_ipv4_max_size);
+    w
+}

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod error;
 pub mod ifreq;
+pub mod netlink;
 pub mod netns;
 pub mod poll;
 pub mod sched;

@@ -2,7 +2,9 @@
 //!
 //! Principle: the table carries all of [`Framing`], PTM and overheads below the link header
 //! included, which neither HTB's own `overhead` nor tc's `stab` can say. Its values are
-//! `Framing::wire_len`'s. Non-goal: super-packets; split them before they are counted.
+//! `Framing::wire_len`'s. Non-goals: super-packets (split them before they are counted: TBF as a
+//! leaf sets each segment's length anew, without the table) and tables below the root, which
+//! newer kernels refuse.
 
 use std::fmt;
 

@@ -110,7 +110,8 @@ pub(super) fn encode_tbf(w: &mut Writer, tbf: &Tbf) {
     }
 }
 
-/// The kernel does not report the burst in bytes (`tbf_dump`): it is what its ticks make of it.
+/// The kernel does not report the burst in bytes (`tbf_dump`): it is what its ticks make
+/// of it, a byte or a tick's worth off.
 pub(super) fn decode_tbf(options: &[u8]) -> Option<Tbf> {
     let opt = find(options, TBF_PARMS)?;
     let rate = rate(opt, 0, find(options, TBF_RATE64).and_then(|v| u64_at(v, 0)))?;

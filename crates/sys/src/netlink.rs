@@ -1,0 +1,242 @@
+//! A route netlink socket: requests with their acknowledgements, and dumps.
+//!
+//! Principles: one request at a time, so an answer belongs to the request or is thrown away; the
+//! kernel's words (extended ACK) are part of every error; an answer that does not come is an
+//! error, not a hang; an inconsistent dump is asked for again. Non-goals: notifications, several
+//! requests at once, what the bytes mean (`evenkeel-wire`).
+//!
+//! A socket belongs to the network namespace of the thread that opened it, and stays there.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use evenkeel_wire::message::{self, Acknowledgement, Message, messages};
+use netlink_sys::SocketAddr;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
+use nix::sys::time::TimeVal;
+
+use crate::error::{Context, Error};
+
+/// Room for what the kernel sends while we are not looking.
+const RECEIVE_BUFFER: usize = 1 << 20;
+/// The kernel fills datagrams of a dump up to 32 kB (`netlink_dump`, af_netlink.c); one message
+/// alone has 64 kB attributes at most.
+const DATAGRAM: usize = 1 << 17;
+/// How long an answer may take. Deleting a tree of thousands of classes takes well below.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a dump is asked for again if something changed meanwhile.
+const TRIES: usize = 16;
+
+/// What the kernel refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.words())]
+pub struct NetlinkError {
+    /// Why.
+    pub errno: Errno,
+    /// The kernel's words, if it has any.
+    pub text: Option<String>,
+    /// Offset of the offending attribute in the request, if the kernel says.
+    pub offset: Option<u32>,
+}
+
+impl NetlinkError {
+    /// The kernel's words, or the error number's.
+    pub fn words(&self) -> &str {
+        self.text.as_deref().unwrap_or_else(|| self.errno.desc())
+    }
+
+    /// Whether rights are missing.
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno, Errno::EPERM | Errno::EACCES)
+    }
+
+    /// Whether this kernel lacks the asked kind of discipline, class, filter or action: the
+    /// capability probe. `ENOENT` also means that a device's discipline or a filter is not
+    /// there, which the kernel says in other words.
+    pub fn is_unknown_kind(&self) -> bool {
+        // net/sched: sch_api.c, cls_api.c, act_api.c; net/core/rtnetlink.c for links.
+        const WORDS: [&str; 4] = [
+            "Specified qdisc kind is unknown",
+            "TC classifier not found",
+            "Failed to load TC action module",
+            "Unknown device type",
+        ];
+        let text = self.text.as_deref().unwrap_or_default();
+        WORDS.iter().any(|w| text.starts_with(w))
+    }
+
+    fn new(errno: Errno) -> Self {
+        NetlinkError {
+            errno,
+            text: None,
+            offset: None,
+        }
+    }
+}
+
+impl From<io::Error> for NetlinkError {
+    fn from(e: io::Error) -> Self {
+        NetlinkError::new(match e.raw_os_error().map(Errno::from_raw) {
+            // SO_RCVTIMEO ran out.
+            Some(Errno::EAGAIN) => Errno::ETIMEDOUT,
+            Some(errno) => errno,
+            None => Errno::EIO,
+        })
+    }
+}
+
+/// A route netlink socket.
+#[derive(Debug)]
+pub struct Socket {
+    inner: netlink_sys::Socket,
+    port: u32,
+    sequence: u32,
+}
+
+impl Socket {
+    /// Opens one in the calling thread's network namespace.
+    pub fn open_route() -> Result<Self, Error> {
+        let what = || "open a route netlink socket".to_owned();
+        let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context(what)?;
+        // Refused on very old kernels only, where errors then have no words.
+        let _ = socket.set_ext_ack(true);
+        let _ = socket.set_cap_ack(true);
+        // Beyond net.core.rmem_max with CAP_NET_ADMIN, up to it without.
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            let _ = setsockopt(&socket, sockopt::RcvBuf, &RECEIVE_BUFFER);
+        }
+        let patience = TimeVal::new(PATIENCE.as_secs() as i64, 0);
+        setsockopt(&socket, sockopt::ReceiveTimeout, &patience).context(what)?;
+        setsockopt(&socket, sockopt::SendTimeout, &patience).context(what)?;
+        let port = socket.bind_auto().context(what)?.port_number();
+        socket.connect(&SocketAddr::new(0, 0)).context(what)?;
+        Ok(Socket {
+            inner: socket,
+            port,
+            sequence: 0,
+        })
+    }
+
+    /// Sends one message and waits for its acknowledgement. Sequence number and port are filled
+    /// in here, and an acknowledgement is asked for.
+    pub fn request(&mut self, bytes: &[u8]) -> Result<(), NetlinkError> {
+        let sequence = self.send(bytes, message::ACK)?;
+        loop {
+            let datagram = self.receive()?;
+            for m in messages(&datagram).filter(|m| self.is_ours(m, sequence)) {
+                if let Some(ack) = m.acknowledgement() {
+                    return check(ack);
+                }
+            }
+        }
+    }
+
+    /// Sends a dump request and gathers the messages of its answer. Asked for again if the
+    /// kernel says that it changed meanwhile or that messages were lost.
+    pub fn dump(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, NetlinkError> {
+        let mut last = NetlinkError::new(Errno::EINTR);
+        for _ in 0..TRIES {
+            match self.dump_once(bytes) {
+                Err(e) if matches!(e.errno, Errno::EINTR | Errno::ENOBUFS) => {
+                    self.drain();
+                    last = e;
+                }
+                done => return done,
+            }
+        }
+        Err(last)
+    }
+
+    fn dump_once(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, NetlinkError> {
+        let sequence = self.send(bytes, 0)?;
+        let mut answer = Vec::new();
+        let mut interrupted = false;
+        loop {
+            let datagram = self.receive()?;
+            for m in messages(&datagram).filter(|m| self.is_ours(m, sequence)) {
+                interrupted |= m.flags & message::DUMP_INTR != 0;
+                if let Some(ack) = m.acknowledgement() {
+                    check(ack)?;
+                    if interrupted {
+                        return Err(NetlinkError::new(Errno::EINTR));
+                    }
+                    return Ok(answer);
+                }
+                if !m.is_noop() {
+                    answer.push(m.bytes.to_vec());
+                }
+            }
+        }
+    }
+
+    /// An answer that a former request did not wait for must not be taken for this one's.
+    fn is_ours(&self, m: &Message<'_>, sequence: u32) -> bool {
+        m.sequence == sequence && m.port == self.port
+    }
+
+    fn send(&mut self, bytes: &[u8], flags: u16) -> Result<u32, NetlinkError> {
+        // Never 0, which notifications have.
+        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+        let mut bytes = bytes.to_vec();
+        let header = bytes
+            .first_chunk_mut::<{ message::HEADER }>()
+            .ok_or_else(|| NetlinkError::new(Errno::EINVAL))?;
+        header[message::SEQUENCE].copy_from_slice(&self.sequence.to_ne_bytes());
+        header[12..].copy_from_slice(&self.port.to_ne_bytes());
+        let flags = flags | u16::from_ne_bytes([header[6], header[7]]);
+        header[6..8].copy_from_slice(&flags.to_ne_bytes());
+        again(|| self.inner.send(&bytes, 0))?;
+        Ok(self.sequence)
+    }
+
+    fn receive(&self) -> Result<Vec<u8>, NetlinkError> {
+        let mut buffer = vec![0; DATAGRAM];
+        let length = again(|| {
+            Ok(recv(
+                self.inner.as_raw_fd(),
+                &mut buffer,
+                MsgFlags::MSG_TRUNC,
+            )?)
+        })?;
+        if length > buffer.len() {
+            return Err(NetlinkError::new(Errno::EMSGSIZE));
+        }
+        buffer.truncate(length);
+        Ok(buffer)
+    }
+
+    /// Throws away what is waiting.
+    fn drain(&self) {
+        let mut buffer = [0; 64];
+        loop {
+            match recv(self.inner.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
+                Ok(_) | Err(Errno::EINTR | Errno::ENOBUFS) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Again after a signal.
+fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
+fn check(ack: Acknowledgement) -> Result<(), NetlinkError> {
+    match ack.errno {
+        0 => Ok(()),
+        errno => Err(NetlinkError {
+            errno: Errno::from_raw(errno),
+            text: ack.text,
+            offset: ack.offset,
+        }),
+    }
+}

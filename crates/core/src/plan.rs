@@ -20,7 +20,7 @@ mod cake;
 mod filters;
 mod htb;
 
-pub use htb::htb_link;
+pub use htb::{htb_link, is_leaf_of, tier_minor};
 
 /// Major number of our root discipline on the WAN device.
 pub const EGRESS: u16 = 0xec0;
@@ -389,14 +389,19 @@ pub fn plan(
         device: device.clone(),
         line,
         mode,
-        egress: line.up.permille(up),
-        ingress: line.down.permille(down),
+        egress: whole_kbit(line.up.permille(up)),
+        ingress: whole_kbit(line.down.permille(down)),
         ifb: ifb_name(device.ifindex),
         setup: Vec::new(),
         update: Vec::new(),
     };
     plan.fill(caps);
     Ok(plan)
+}
+
+/// Rates are told and shown in kbit/s.
+fn whole_kbit(rate: Rate) -> Rate {
+    Rate::from_kbit(rate.kbit())
 }
 
 /// Our IFB for the device of this number. The number, because names of 15 bytes leave no room.
@@ -536,6 +541,11 @@ pub fn removal(device: &str, ifb: &str, made_clsact: bool, sizes_before: LinkSiz
         settings: sizes_before.settings(),
     });
     ops
+}
+
+/// Whether a filter of this preference on a clsact is one of ours.
+pub const fn is_our_pref(pref: u16) -> bool {
+    pref >= CLSACT_PREF && pref <= clsact_pref(Protocol::All)
 }
 
 /// A preference holds one protocol, so each has its own; the catch-all comes last.

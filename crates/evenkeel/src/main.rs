@@ -1,1 +1,143 @@
-fn main() {}
+//! evenkeel: keeps a busy Internet line responsive, by itself.
+//!
+//! This file reads the command line and hands over; each command has a file of its own.
+
+mod failure;
+mod gateway;
+mod lab;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::{Framing, Rate};
+
+use crate::failure::Failure;
+
+/// Keeps a busy Internet line responsive.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show on an emulated VDSL-100 line what evenkeel does to a loaded line
+    Demo(lab::Demo),
+    /// Shape a device: queues go where they can be kept short
+    Shape(Shape),
+    /// Take everything back from a device
+    Clear(Clear),
+    /// Say what is in force and what it did so far
+    Status(Status),
+    /// Experiments on emulated lines
+    #[command(subcommand)]
+    Lab(lab::Lab),
+}
+
+#[derive(Debug, Args)]
+struct Shape {
+    /// The device that leads to the Internet
+    device: String,
+    /// The line's rate towards you, as the modem shows it: 100mbit, 40143kbit, a bare number is kbit/s
+    #[arg(allow_negative_numbers = true)]
+    down: Rate,
+    /// The line's rate from you
+    #[arg(allow_negative_numbers = true)]
+    up: Rate,
+    /// How the line frames packets: a keyword of tc-cake(8), or MODE:OVERHEAD[:mpuN] like ptm:30;
+    /// without it, one on the safe side
+    #[arg(long)]
+    framing: Option<Framing>,
+    /// Queueing disciplines to use: auto, cake or htb
+    #[arg(long, default_value = "auto")]
+    backend: Choice,
+    /// What matters more: ping or bandwidth
+    #[arg(long, default_value = "ping")]
+    mode: Mode,
+    /// Print the equivalent tc and ip commands and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove a queueing discipline that somebody else has put there
+    #[arg(long)]
+    replace: bool,
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+#[derive(Debug, Args)]
+struct Clear {
+    /// The device
+    device: String,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+#[derive(Debug, Args)]
+struct Status {
+    /// The device; without it, all that are shaped
+    device: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+#[derive(Debug, Args)]
+struct StateArg {
+    /// Where records of what was changed are kept
+    #[arg(long, value_name = "DIR", default_value = evenkeel_kernel::state::DEFAULT_DIR, hide = true)]
+    state_dir: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return usage(&e),
+    };
+    let result = match cli.command {
+        Command::Demo(args) => lab::demo(&args),
+        Command::Shape(args) => gateway::shape(args),
+        Command::Clear(args) => gateway::clear(&args),
+        Command::Status(args) => gateway::status(&args),
+        Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
+        Command::Lab(lab::Lab::List(args)) => lab::list(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Help as clap gives it; an error as one line.
+fn usage(e: &clap::Error) -> ExitCode {
+    if matches!(
+        e.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        let _ = e.print();
+        return ExitCode::from(u8::from(e.use_stderr()) * 2);
+    }
+    let text = e.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let mut line = lines
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches("error: ")
+        .to_owned();
+    // Names of missing arguments, and clap's guess at what was meant, follow on lines of their own.
+    for more in lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more")) {
+        line = format!("{line} {}", more.trim_start_matches("tip: "));
+    }
+    Failure::usage(format_args!("{line} (evenkeel --help lists the commands)")).report()
+}

@@ -1,1 +1,20 @@
-//! Asks the kernel what it can do; applies, changes and removes a plan.
+//! Asks the kernel what it can do; applies, changes and removes a plan; says what is there.
+//!
+//! Principles: leave as found (a record is written before the first change, and everything can
+//! be taken back from it, also after a kill); somebody else's discipline is never touched unless
+//! told; if a step fails, what was done is undone. Non-goals: deciding (crate `evenkeel-core`)
+//! and bytes (crate `evenkeel-wire`).
+
+mod error;
+mod probe;
+mod session;
+mod shape;
+pub mod state;
+mod status;
+
+pub use error::Error;
+pub use probe::capabilities;
+pub use session::Session;
+pub use shape::{Cleared, Request, Shaped, clear, preview, shape};
+pub use state::{State, StateDir};
+pub use status::{Direction, Health, Status, TierCounters, status};

@@ -24,7 +24,7 @@ const VERSION: u32 = 1;
 pub const DEFAULT_DIR: &str = "/run/evenkeel";
 
 /// What evenkeel did to one device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// Of this form.
@@ -70,7 +70,17 @@ pub struct StateDir {
 
 /// Holds a device for this process; released when dropped, also by the kernel after a kill.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "held open for its lock")] File);
+pub struct Lock {
+    _file: File,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Still locked: whoever opened the file meanwhile finds it gone and opens a new one.
+        let _ = fs::remove_file(&self.path);
+    }
+}
 
 impl StateDir {
     /// Records under `dir` for the calling thread's network namespace.
@@ -81,7 +91,10 @@ impl StateDir {
             Some(ino) if inode("/proc/1/ns/net") != Some(ino) => format!("@{ino}"),
             _ => String::new(),
         };
-        StateDir { dir: dir.into(), suffix }
+        StateDir {
+            dir: dir.into(),
+            suffix,
+        }
     }
 
     fn path(&self, device: &str, ending: &str) -> PathBuf {
@@ -96,16 +109,27 @@ impl StateDir {
     pub fn lock(&self, device: &str) -> Result<Lock, Error> {
         self.make_dir()?;
         let path = self.path(device, "lock");
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|e| Error::file("open", &path, &e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(Lock(file)),
-            Err(TryLockError::WouldBlock) => Err(Error::Busy { device: device.to_owned() }),
-            Err(TryLockError::Error(e)) => Err(Error::file("lock", &path, &e)),
+        loop {
+            let file = File::options()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&path)
+                .map_err(|e| Error::file("open", &path, &e))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::Busy {
+                        device: device.to_owned(),
+                    });
+                }
+                Err(TryLockError::Error(e)) => return Err(Error::file("lock", &path, &e)),
+            }
+            // The one who had it may have removed the file since we opened it.
+            let ours = file.metadata().map(|m| m.ino()).ok();
+            if ours.is_some() && fs::metadata(&path).map(|m| m.ino()).ok() == ours {
+                return Ok(Lock { _file: file, path });
+            }
         }
     }
 
@@ -117,10 +141,17 @@ impl StateDir {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::file("read", &path, &e)),
         };
-        let corrupt = |why: String| Error::Corrupt { path: path.clone(), why, device: device.to_owned() };
+        let corrupt = |why: String| Error::Corrupt {
+            path: path.clone(),
+            why,
+            device: device.to_owned(),
+        };
         let state: State = serde_json::from_str(&text).map_err(|e| corrupt(e.to_string()))?;
         if state.version != VERSION {
-            return Err(corrupt(format!("version {} is not {VERSION}", state.version)));
+            return Err(corrupt(format!(
+                "version {} is not {VERSION}",
+                state.version
+            )));
         }
         if state.device != device {
             return Err(corrupt(format!("it is about {}", state.device)));
@@ -163,7 +194,13 @@ impl StateDir {
         let mut names: Vec<String> = entries
             .flatten()
             .filter_map(|e| e.file_name().into_string().ok())
-            .filter_map(|n| Some(n.strip_suffix(".json")?.strip_suffix(self.suffix.as_str())?.to_owned()))
+            .filter_map(|n| {
+                Some(
+                    n.strip_suffix(".json")?
+                        .strip_suffix(self.suffix.as_str())?
+                        .to_owned(),
+                )
+            })
             .filter(|n| !n.contains('@'))
             .collect();
         names.sort();
@@ -178,6 +215,7 @@ impl StateDir {
 
 impl State {
     /// A new record with this boot's identity.
+    #[must_use]
     pub fn stamp(mut self) -> Self {
         self.version = VERSION;
         self.boot_id = boot_id();

@@ -58,6 +58,20 @@ impl Leaf {
     }
 }
 
+/// Minor of a tier's class.
+pub const fn tier_minor(tier: Tier) -> u16 {
+    Leaf::Tier(tier).minor()
+}
+
+/// Whether this discipline holds packets of a tier: its TBFs, and not what hangs below them,
+/// whose drops and backlog they count as well.
+pub fn is_leaf_of(handle: Handle, tier: Tier) -> bool {
+    let buckets = (0..BUCKETS).map(|b| Leaf::Bucket(tier, b));
+    std::iter::once(Leaf::Tier(tier))
+        .chain(buckets)
+        .any(|leaf| handle == Handle::qdisc(leaf.tbf()))
+}
+
 /// What HTB is told so that it charges a frame of the device what `framing` makes of it: how to
 /// count, and by what the rate is to be scaled (n/d).
 ///
@@ -158,7 +172,7 @@ impl Side<'_> {
                     HtbClass {
                         rate: LEAF_RATE,
                         ceil: UNLIMITED,
-                        burst: 1, // one frame, then it borrows
+                        burst: 1,        // one frame, then it borrows
                         cburst: 1 << 20, // 20 us at the highest rate
                         quantum,
                         prio: Some(prio),

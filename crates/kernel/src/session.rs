@@ -1,0 +1,128 @@
+//! A conversation with the kernel about one network namespace.
+//!
+//! Principles: operations name devices, the session finds their numbers; errors say which
+//! operation on which object, with the kernel's words. Non-goals: deciding what to ask.
+
+use std::collections::HashMap;
+
+use evenkeel_core::tc::{Handle, Op};
+use evenkeel_sys::netlink::Socket;
+use evenkeel_wire::link::{LinkInfo, dump_links};
+use evenkeel_wire::{
+    ClassInfo, FilterInfo, QdiscInfo, dump_classes, dump_filters, dump_qdiscs, encode,
+};
+
+use crate::Error;
+
+/// An open netlink socket and what it knows of devices.
+#[derive(Debug)]
+pub struct Session {
+    socket: Socket,
+    indices: HashMap<String, u32>,
+}
+
+impl Session {
+    /// For the calling thread's network namespace.
+    pub fn open() -> Result<Self, Error> {
+        let socket = Socket::open_route().map_err(|e| {
+            Error::refused("open a netlink socket", e.errno().desc(), e.errno() as i32)
+        })?;
+        Ok(Session {
+            socket,
+            indices: HashMap::new(),
+        })
+    }
+
+    fn dump<T, I>(
+        &mut self,
+        what: &str,
+        request: &[u8],
+        all: impl Fn(&[u8]) -> I,
+    ) -> Result<Vec<T>, Error>
+    where
+        I: Iterator<Item = T>,
+    {
+        let datagrams = self
+            .socket
+            .dump(request)
+            .map_err(|e| Error::refused(format_args!("list {what}"), e.words(), e.errno as i32))?;
+        Ok(datagrams
+            .iter()
+            .flat_map(|d| all(d).collect::<Vec<_>>())
+            .collect())
+    }
+
+    /// All devices.
+    pub fn links(&mut self) -> Result<Vec<LinkInfo>, Error> {
+        let links: Vec<LinkInfo> = self.dump("devices", &dump_links(), |d| {
+            LinkInfo::all(d).collect::<Vec<_>>().into_iter()
+        })?;
+        self.indices = links.iter().map(|l| (l.name.clone(), l.index)).collect();
+        Ok(links)
+    }
+
+    /// The device of this name, if there is one.
+    pub fn link(&mut self, name: &str) -> Result<Option<LinkInfo>, Error> {
+        Ok(self.links()?.into_iter().find(|l| l.name == name))
+    }
+
+    /// Disciplines of one device.
+    pub fn qdiscs(&mut self, index: u32) -> Result<Vec<QdiscInfo>, Error> {
+        let mut all: Vec<QdiscInfo> = self.dump("queueing disciplines", &dump_qdiscs(), |d| {
+            QdiscInfo::all(d).collect::<Vec<_>>().into_iter()
+        })?;
+        all.retain(|q| q.ifindex == index);
+        Ok(all)
+    }
+
+    /// Classes of one device.
+    pub fn classes(&mut self, index: u32) -> Result<Vec<ClassInfo>, Error> {
+        self.dump("classes", &dump_classes(index), |d| {
+            ClassInfo::all(d).collect::<Vec<_>>().into_iter()
+        })
+    }
+
+    /// Filters at one place of a device.
+    pub fn filters(&mut self, index: u32, parent: Handle) -> Result<Vec<FilterInfo>, Error> {
+        self.dump("filters", &dump_filters(index, parent), |d| {
+            FilterInfo::all(d).collect::<Vec<_>>().into_iter()
+        })
+    }
+
+    /// Carries out one operation.
+    pub fn apply(&mut self, op: &Op) -> Result<(), Error> {
+        let mut message = encode(op, &|name| self.indices.get(name).copied());
+        if message.is_err() {
+            // A device that an earlier operation made.
+            self.links()?;
+            message = encode(op, &|name| self.indices.get(name).copied());
+        }
+        let message = message.map_err(|e| Error::refused(short(op), e, 0))?;
+        self.socket
+            .request(&message)
+            .map_err(|e| Error::refused(short(op), e.words(), e.errno as i32))
+    }
+}
+
+/// An operation in few words: `add cake on eth0`.
+fn short(op: &Op) -> String {
+    match op {
+        Op::QdiscAdd(q) | Op::QdiscReplace(q) => {
+            format!("add {} {} on {}", q.qdisc.kind(), q.handle, q.dev)
+        }
+        Op::QdiscChange(q) => format!("change {} {} on {}", q.qdisc.kind(), q.handle, q.dev),
+        Op::QdiscDel { dev, handle, .. } => format!("delete qdisc {handle} on {dev}"),
+        Op::ClassAdd(c) => format!("add class {} on {}", c.classid, c.dev),
+        Op::ClassChange(c) => format!("change class {} on {}", c.classid, c.dev),
+        Op::ClassDel { dev, classid } => format!("delete class {classid} on {dev}"),
+        Op::FilterAdd { dev, filter } => format!(
+            "add {} filter at {} on {dev}",
+            filter.kind.kind(),
+            filter.parent
+        ),
+        Op::FilterDel { dev, key, .. } => format!("delete filters at {} on {dev}", key.parent),
+        Op::LinkAddIfb { name } => format!("add IFB {name}"),
+        Op::LinkDel { name } => format!("delete {name}"),
+        Op::LinkSet { name, .. } => format!("set {name}"),
+    }
+}

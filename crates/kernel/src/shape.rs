@@ -1,0 +1,441 @@
+//! Shaping a device and taking it back.
+//!
+//! Principles: look first, refuse whole, record, act, record; the same request twice is the same
+//! as once; another rate is a change in place; what an interrupted run left is removed before
+//! anything is built. Non-goals: following a line that changes.
+
+use evenkeel_core::plan::{
+    Backend, Capabilities, Choice, Device, EGRESS, Line, LinkSizes, Mode, Plan, ifb_name, plan,
+    removal,
+};
+use evenkeel_core::tc::{Handle, Op};
+use evenkeel_core::{Framing, Rate};
+use evenkeel_wire::QdiscInfo;
+use evenkeel_wire::link::{Hardware, LinkInfo};
+
+use crate::{Error, Session, State, StateDir, capabilities};
+
+/// What is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The device that leads to the Internet.
+    pub device: String,
+    /// Link-layer rate of the line towards us.
+    pub down: Rate,
+    /// Link-layer rate of the line from us.
+    pub up: Rate,
+    /// Framing of the line; assumed from the rates if none is given.
+    pub framing: Option<Framing>,
+    /// Which disciplines.
+    pub choice: Choice,
+    /// What matters more.
+    pub mode: Mode,
+    /// Remove somebody else's root discipline.
+    pub replace: bool,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shaped {
+    /// The record of it.
+    pub state: State,
+    /// Shaped rate from us.
+    pub egress: Rate,
+    /// Shaped rate towards us.
+    pub ingress: Rate,
+    /// The tree stood already and was changed in place.
+    pub in_place: bool,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// What `clear` found and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cleared {
+    /// Nothing of ours was there.
+    Nothing,
+    /// All is as it was before.
+    AsBefore,
+    /// Ours is gone; the discipline that `--replace` removed is not back, the kernel's default is.
+    DefaultInsteadOf(String),
+    /// Ours is gone; without a record, earlier settings are not known.
+    WithoutRecord,
+}
+
+/// Everything that is known before anything is done.
+struct Before {
+    link: LinkInfo,
+    root: Option<QdiscInfo>,
+    ours: bool,
+    has_clsact: bool,
+    foreign_ingress: bool,
+    state: Option<State>,
+}
+
+/// Looks at a device. Errors if it is not one to shape.
+fn look(session: &mut Session, dir: &StateDir, device: &str) -> Result<Before, Error> {
+    let unfit = |why: &str| Error::Unfit {
+        device: device.to_owned(),
+        why: why.to_owned(),
+    };
+    let link = session
+        .link(device)?
+        .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
+    if link.hardware == Hardware::Loopback {
+        return Err(unfit(
+            "it is the loopback device, which leads nowhere; name the one of the Internet line",
+        ));
+    }
+    if link.kind == "ifb" {
+        return Err(unfit(
+            "it is an IFB, where arrivals are shaped already; name the device of the Internet line",
+        ));
+    }
+    let state = dir.load(device)?.filter(|s| s.ifindex == link.index);
+    let qdiscs = session.qdiscs(link.index)?;
+    let root = qdiscs.iter().find(|q| q.parent == Handle::ROOT).cloned();
+    let at_ingress = |kind: &str| {
+        qdiscs
+            .iter()
+            .any(|q| q.handle == Handle::INGRESS_QDISC && q.kind == kind)
+    };
+    Ok(Before {
+        ours: root
+            .as_ref()
+            .is_some_and(|q| q.handle == Handle::qdisc(EGRESS)),
+        has_clsact: at_ingress("clsact"),
+        foreign_ingress: at_ingress("ingress"),
+        link,
+        root,
+        state,
+    })
+}
+
+impl Before {
+    /// Refuses a device that cannot be shaped as it is.
+    fn check(&self, request: &Request) -> Result<(), Error> {
+        if !self.link.is_up() {
+            return Err(Error::Down {
+                device: request.device.clone(),
+            });
+        }
+        if self.link.hardware.header_len().is_none() {
+            return Err(Error::Unfit {
+                device: request.device.clone(),
+                why: "its frames are of a kind that evenkeel cannot measure (neither Ethernet nor bare IP)".into(),
+            });
+        }
+        match self.foreign() {
+            Some(found) if !request.replace => Err(Error::Foreign {
+                device: request.device.clone(),
+                found,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Somebody else's discipline in our way, as tc would name it.
+    fn foreign(&self) -> Option<String> {
+        // The kernel's own default has no handle.
+        let root = self
+            .root
+            .as_ref()
+            .filter(|q| !self.ours && q.handle != Handle::NONE);
+        let root = root.map(|q| format!("qdisc {} {}", q.kind, q.handle));
+        root.or_else(|| {
+            self.foreign_ingress
+                .then(|| "qdisc ingress ffff:".to_owned())
+        })
+    }
+
+    fn sizes(&self) -> LinkSizes {
+        LinkSizes {
+            gso: self.link.gso_max_size,
+            gro: self.link.gro_max_size,
+            gro_ipv4: self.link.gro_ipv4_max_size,
+        }
+    }
+}
+
+/// The plan for a request, and whether a tree stands that only needs to be changed.
+fn prepare(before: &Before, caps: &Capabilities, request: &Request) -> Result<(Plan, bool), Error> {
+    // While our own bounds are in force, the device's true sizes are in the record.
+    let sizes = before
+        .state
+        .as_ref()
+        .map_or(before.sizes(), |s| s.sizes_before);
+    let made_clsact = before.state.as_ref().is_some_and(|s| s.made_clsact);
+    let line = Line {
+        down: request.down,
+        up: request.up,
+        framing: request
+            .framing
+            .unwrap_or_else(|| Line::assume_framing(request.down, request.up)),
+    };
+    let device = Device {
+        name: request.device.clone(),
+        ifindex: before.link.index,
+        link_header: before.link.hardware.header_len().unwrap_or(14),
+        mtu: before.link.mtu,
+        has_clsact: before.has_clsact && !made_clsact,
+        sizes,
+    };
+    let plan = plan(caps, &device, line, request.mode, request.choice)?;
+    Ok((plan, made_clsact))
+}
+
+/// What `shape` would do, without doing it: the plan, and what is wrong with the request.
+pub fn preview(dir: &StateDir, request: &Request) -> Result<(Plan, Vec<String>), Error> {
+    let mut session = Session::open()?;
+    let before = look(&mut session, dir, &request.device)?;
+    before.check(request)?;
+    let (plan, _) = prepare(&before, &capabilities()?, request)?;
+    Ok((plan, warnings(request)))
+}
+
+/// Shapes a device, or changes how it is shaped.
+pub fn shape(dir: &StateDir, request: &Request) -> Result<Shaped, Error> {
+    let mut session = Session::open()?;
+    // What is wrong with the request itself is said before anything is touched.
+    look(&mut session, dir, &request.device)?.check(request)?;
+    let caps = capabilities()?;
+    let _lock = dir.lock(&request.device)?;
+    let before = look(&mut session, dir, &request.device)?;
+    before.check(request)?;
+    let (plan, made_clsact) = prepare(&before, &caps, request)?;
+    let replaced = before
+        .foreign()
+        .or_else(|| before.state.as_ref().and_then(|s| s.replaced.clone()));
+    let state = |complete, made_clsact| {
+        State {
+            version: 0,
+            device: request.device.clone(),
+            ifindex: before.link.index,
+            boot_id: String::new(),
+            complete,
+            backend: plan.backend,
+            down: request.down,
+            up: request.up,
+            framing: plan.line.framing,
+            framing_assumed: request.framing.is_none(),
+            mode: request.mode,
+            ifb: plan.ifb.clone(),
+            made_clsact,
+            replaced: replaced.clone(),
+            sizes_before: plan.device.sizes,
+        }
+        .stamp()
+    };
+    let done = |made_clsact, in_place| Shaped {
+        state: state(true, made_clsact),
+        egress: plan.egress,
+        ingress: plan.ingress,
+        in_place,
+        warnings: warnings(request),
+    };
+
+    let stands = before.ours
+        && before
+            .state
+            .as_ref()
+            .is_some_and(|s| s.complete && s.backend == plan.backend)
+        && is_whole(&mut session, &before, &plan)?;
+    if stands {
+        dir.save(&state(false, made_clsact))?;
+        for op in &plan.update {
+            session.apply(op)?;
+        }
+        let shaped = done(made_clsact, true);
+        dir.save(&shaped.state)?;
+        return Ok(shaped);
+    }
+
+    // What an interrupted run or another backend left.
+    if before.state.is_some() || before.ours || session.link(&plan.ifb)?.is_some() {
+        undo(
+            &mut session,
+            &request.device,
+            &plan.ifb,
+            made_clsact,
+            plan.device.sizes,
+        )?;
+    }
+    let makes_clsact = !plan.device.has_clsact && !before.foreign_ingress
+        || before.foreign_ingress && request.replace;
+    dir.save(&state(false, makes_clsact))?;
+    if before.foreign_ingress {
+        session.apply(&Op::QdiscDel {
+            dev: request.device.as_str().into(),
+            parent: Handle::INGRESS,
+            handle: Handle::INGRESS_QDISC,
+            kind: Some("ingress".into()),
+        })?;
+    }
+    for op in &plan.setup {
+        if let Err(e) = session.apply(op) {
+            undo(
+                &mut session,
+                &request.device,
+                &plan.ifb,
+                makes_clsact,
+                plan.device.sizes,
+            )?;
+            dir.remove(&request.device)?;
+            return Err(e);
+        }
+    }
+    let shaped = done(makes_clsact, false);
+    dir.save(&shaped.state)?;
+    Ok(shaped)
+}
+
+/// Whether everything that a change in place relies on is still there.
+fn is_whole(session: &mut Session, before: &Before, plan: &Plan) -> Result<bool, Error> {
+    let Some(ifb) = session.link(&plan.ifb)? else {
+        return Ok(false);
+    };
+    let root = session
+        .qdiscs(ifb.index)?
+        .into_iter()
+        .find(|q| q.parent == Handle::ROOT);
+    let kind = before.root.as_ref().map(|q| q.kind.as_str());
+    let filters = session.filters(before.link.index, Handle::CLSACT_INGRESS)?;
+    let wanted = if plan.backend == Backend::Cake {
+        "cake"
+    } else {
+        "htb"
+    };
+    Ok(kind == Some(wanted)
+        && root.is_some_and(|q| q.kind == wanted)
+        && ifb.is_up()
+        && filters
+            .iter()
+            .any(|f| evenkeel_core::plan::is_our_pref(f.pref)))
+}
+
+/// Takes everything of ours back; what is gone already is no error.
+fn undo(
+    session: &mut Session,
+    device: &str,
+    ifb: &str,
+    made_clsact: bool,
+    sizes: LinkSizes,
+) -> Result<(), Error> {
+    // Only our own root is deleted: its handle is in the request, and the kernel compares.
+    let link = session
+        .link(device)?
+        .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
+    let qdiscs = session.qdiscs(link.index)?;
+    let ours = qdiscs
+        .iter()
+        .any(|q| q.parent == Handle::ROOT && q.handle == Handle::qdisc(EGRESS));
+    let clsact = qdiscs.iter().any(|q| q.kind == "clsact");
+    // Somebody may have put filters of his own into the clsact that we made.
+    let shared = clsact && made_clsact && has_foreign_filters(session, link.index)?;
+    let ifb_there = session.link(ifb)?.is_some();
+    let mut first_error = None;
+    for op in removal(device, ifb, made_clsact && !shared, sizes) {
+        let needless = match &op {
+            Op::QdiscDel {
+                parent: Handle::ROOT,
+                ..
+            } => !ours,
+            Op::QdiscDel { .. } | Op::FilterDel { .. } => !clsact,
+            Op::LinkDel { .. } => !ifb_there,
+            _ => false,
+        };
+        if needless {
+            continue;
+        }
+        match session.apply(&op) {
+            // ENOENT, ENODEV, EINVAL: no such filter, device or preference.
+            Err(Error::Refused {
+                errno: 2 | 19 | 22, ..
+            }) if matches!(op, Op::FilterDel { .. }) => {}
+            Err(e) => first_error = first_error.or(Some(e)),
+            Ok(()) => {}
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn has_foreign_filters(session: &mut Session, index: u32) -> Result<bool, Error> {
+    for parent in [Handle::CLSACT_INGRESS, Handle::CLSACT_EGRESS] {
+        let filters = session.filters(index, parent)?;
+        if filters
+            .iter()
+            .any(|f| !evenkeel_core::plan::is_our_pref(f.pref))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Takes everything back from a device.
+pub fn clear(dir: &StateDir, device: &str) -> Result<Cleared, Error> {
+    let mut session = Session::open()?;
+    let Some(link) = session.link(device)? else {
+        // The device has gone and took its disciplines along; our IFB stays behind.
+        let Some(state) = dir.load(device)? else {
+            return Err(Error::NoDevice(device.to_owned()));
+        };
+        let _lock = dir.lock(device)?;
+        if session.link(&state.ifb)?.is_some() {
+            session.apply(&Op::LinkDel {
+                name: state.ifb.clone(),
+            })?;
+        }
+        dir.remove(device)?;
+        return Ok(Cleared::AsBefore);
+    };
+    let state = dir.load(device)?.filter(|s| s.ifindex == link.index);
+    let root = session
+        .qdiscs(link.index)?
+        .into_iter()
+        .find(|q| q.parent == Handle::ROOT);
+    let ours = root.is_some_and(|q| q.handle == Handle::qdisc(EGRESS));
+    let ifb = state
+        .as_ref()
+        .map_or_else(|| ifb_name(link.index), |s| s.ifb.clone());
+    let ifb_there = session.link(&ifb)?.is_some_and(|l| l.kind == "ifb");
+    if state.is_none() && !ours && !ifb_there {
+        dir.remove(device)?; // a record of another boot
+        return Ok(Cleared::Nothing);
+    }
+    let _lock = dir.lock(device)?;
+    let (made_clsact, sizes) = match &state {
+        Some(s) => (s.made_clsact, s.sizes_before),
+        // Nothing is known of before: our filters go, an empty clsact stays, sizes stay.
+        None => (false, LinkSizes::default()),
+    };
+    undo(&mut session, device, &ifb, made_clsact, sizes)?;
+    dir.remove(device)?;
+    Ok(match state {
+        None => Cleared::WithoutRecord,
+        Some(State {
+            replaced: Some(what),
+            ..
+        }) => Cleared::DefaultInsteadOf(what),
+        Some(_) => Cleared::AsBefore,
+    })
+}
+
+/// What looks like a slip but may be meant.
+fn warnings(request: &Request) -> Vec<String> {
+    let mut all = Vec::new();
+    // Lines give more towards the customer or the same; the other way round is rare.
+    if request.up.bps() > request.down.bps() {
+        all.push(format!(
+            "upload {} is faster than download {}: the order is DEV DOWN UP",
+            request.up, request.down
+        ));
+    }
+    if request.down.bps() > 100 * request.up.bps() {
+        all.push(format!(
+            "download {} is more than 100 times the upload {}: is a unit missing?",
+            request.down, request.up
+        ));
+    }
+    all
+}

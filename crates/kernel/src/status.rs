@@ -1,0 +1,243 @@
+//! What is in force on a device, and what it did so far.
+//!
+//! Principles: the kernel is asked, the record only says what was meant; if the two differ, that
+//! is said. Needs no rights. Non-goals: history and live rates.
+
+use evenkeel_core::classify::Tier;
+use evenkeel_core::plan::{Backend, EGRESS, INGRESS, Mode};
+use evenkeel_core::tc::{Cake, Handle, Qdisc};
+use evenkeel_core::{Framing, Rate};
+use evenkeel_wire::tc::stats::AppStats;
+use evenkeel_wire::tc::{ClassBody, QdiscBody};
+use serde::Serialize;
+
+use crate::{Error, Session, StateDir};
+
+/// One device that evenkeel shapes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    /// Its name.
+    pub device: String,
+    /// Whether what was set up is still there.
+    pub health: Health,
+    /// How it is shaped.
+    pub backend: Backend,
+    /// Framing of the line.
+    pub framing: String,
+    /// The framing was assumed, not told.
+    pub framing_assumed: bool,
+    /// What matters more.
+    pub mode: Mode,
+    /// From us.
+    pub up: Direction,
+    /// Towards us.
+    pub down: Direction,
+}
+
+/// Whether record and kernel agree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// They do.
+    Working,
+    /// They do not: what is missing, and what to do.
+    Broken(String),
+}
+
+/// One direction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Direction {
+    /// Where its queue is.
+    pub device: String,
+    /// Rate of the line as told.
+    pub line: Rate,
+    /// Rate that the kernel shapes to; absent if it does not.
+    pub shaped: Option<Rate>,
+    /// Bytes sent, as the device counts them.
+    pub bytes: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets dropped in the queue.
+    pub dropped: u64,
+    /// Packets marked (ECN) rather than dropped.
+    pub marked: u64,
+    /// Bytes that wait now.
+    pub backlog: u64,
+    /// The same by tier.
+    pub tiers: Vec<TierCounters>,
+}
+
+/// What went through one tier.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TierCounters {
+    /// Which.
+    pub tier: Tier,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets sent.
+    pub packets: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+}
+
+/// All devices of this namespace with a record, or the one named.
+pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error> {
+    let mut session = Session::open()?;
+    let names = match device {
+        Some(name) => vec![name.to_owned()],
+        None => dir.devices()?,
+    };
+    let mut all = Vec::new();
+    for name in names {
+        let link = session.link(&name)?;
+        if link.is_none() && device.is_some() {
+            return Err(Error::NoDevice(name));
+        }
+        let Some(state) = dir.load(&name)? else {
+            continue;
+        };
+        let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
+        let down = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
+        let same = link.as_ref().is_some_and(|l| l.index == state.ifindex);
+        let diverted = match &link {
+            Some(l) => session
+                .filters(l.index, Handle::CLSACT_INGRESS)?
+                .iter()
+                .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
+            None => false,
+        };
+        let trouble = if !same {
+            Some(format!("{name} has gone (and may be another device now)"))
+        } else if !state.complete {
+            Some("setting it up was interrupted".to_owned())
+        } else if up.shaped.is_none() {
+            Some(format!("our queueing discipline on {name} has gone"))
+        } else if down.shaped.is_none() {
+            Some(format!(
+                "{} has gone or lost its queueing discipline",
+                state.ifb
+            ))
+        } else if !diverted {
+            Some(format!(
+                "the filter that sends arrivals to {} has gone",
+                state.ifb
+            ))
+        } else {
+            None
+        };
+        all.push(Status {
+            health: trouble.map_or(Health::Working, |t| {
+                Health::Broken(format!(
+                    "{t}; `evenkeel shape {name} {} {}` sets it up again",
+                    state.down, state.up
+                ))
+            }),
+            device: name,
+            backend: state.backend,
+            framing: state.framing.to_string(),
+            framing_assumed: state.framing_assumed,
+            mode: state.mode,
+            up,
+            down,
+        });
+    }
+    Ok(all)
+}
+
+/// CAKE's diffserv4 tins in its own order (`cake_config_diffserv4`).
+const TINS: [Tier; 4] = [Tier::BestEffort, Tier::Bulk, Tier::Video, Tier::Voice];
+
+fn direction(
+    session: &mut Session,
+    device: &str,
+    line: Rate,
+    major: u16,
+) -> Result<Direction, Error> {
+    let mut found = Direction {
+        device: device.to_owned(),
+        line,
+        shaped: None,
+        bytes: 0,
+        packets: 0,
+        dropped: 0,
+        marked: 0,
+        backlog: 0,
+        tiers: Vec::new(),
+    };
+    let Some(link) = session.link(device)? else {
+        return Ok(found);
+    };
+    let qdiscs = session.qdiscs(link.index)?;
+    let Some(root) = qdiscs
+        .iter()
+        .find(|q| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major))
+    else {
+        return Ok(found);
+    };
+    found.bytes = root.stats.bytes;
+    found.packets = root.stats.packets;
+    found.dropped = root.stats.drops.into();
+    if let QdiscBody::Known(Qdisc::Cake(Cake { bandwidth, .. })) = &root.body {
+        found.shaped = *bandwidth;
+        found.backlog = root.stats.backlog.into();
+        if let AppStats::Cake(cake) = &root.stats.app {
+            found.marked = cake
+                .tins
+                .iter()
+                .map(|t| u64::from(t.ecn_marked_packets))
+                .sum();
+            found.tiers = TINS
+                .iter()
+                .zip(&cake.tins)
+                .map(|(tier, t)| TierCounters {
+                    tier: *tier,
+                    bytes: t.sent_bytes,
+                    packets: t.sent_packets.into(),
+                    dropped: t.dropped_packets.into(),
+                })
+                .collect();
+        }
+        found.tiers.sort_by_key(|t| t.tier);
+        return Ok(found);
+    }
+    // HTB: its tiers' classes count what went through, the leaves below what was dropped. The
+    // root's own backlog is not to be believed once super-packets were split below it.
+    let classes = session.classes(link.index)?;
+    for tier in Tier::ALL {
+        let minor = evenkeel_core::plan::tier_minor(tier);
+        let Some(class) = classes
+            .iter()
+            .find(|c| c.classid == Handle::class(major, minor))
+        else {
+            continue;
+        };
+        let below = |q: &Handle| evenkeel_core::plan::is_leaf_of(*q, tier);
+        let leaves = || qdiscs.iter().filter(|q| below(&q.handle));
+        found.backlog += leaves().map(|q| u64::from(q.stats.backlog)).sum::<u64>();
+        found.marked += leaves()
+            .map(|q| match &q.stats.app {
+                AppStats::FqCodel(fq) => u64::from(fq.ecn_mark),
+                _ => 0,
+            })
+            .sum::<u64>();
+        found.tiers.push(TierCounters {
+            tier,
+            bytes: class.stats.bytes,
+            packets: class.stats.packets,
+            dropped: leaves().map(|q| u64::from(q.stats.drops)).sum(),
+        });
+    }
+    found.shaped = classes.iter().find_map(|c| match (&c.body, c.classid) {
+        (ClassBody::Htb(htb), id) if id == Handle::class(major, 1) => {
+            Some(unscaled(htb.rate, framing))
+        }
+        _ => None,
+    });
+    Ok(found)
+}
+
+/// The line's rate from the one that HTB was given for it, to the nearest kbit/s.
+fn unscaled(rate: Rate, framing: Framing) -> Rate {
+    let (_, (n, d)) = evenkeel_core::plan::htb_link(framing, 0);
+    Rate::from_kbit((rate.bps() * d / n + 500) / 1000)
+}

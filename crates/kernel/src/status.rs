@@ -151,6 +151,7 @@ fn direction(
     session: &mut Session,
     device: &str,
     line: Rate,
+    framing: Framing,
     major: u16,
 ) -> Result<Direction, Error> {
     let mut found = Direction {

@@ -1,1 +1,133 @@
-//! Emulated lines, experiments, kernels to run them on.
+//! Emulated lines, experiments, and hosts to run them on.
+//!
+//! A newcomer's way in: [`Experiment::load`] reads a file, [`run()`] makes every cell of it
+//! (condition, load, repeat) on hosts of its own and returns the result file.
+//!
+//! Principles: real kernel TCP and real queueing disciplines around a line that is arithmetic;
+//! nothing of this machine is touched and nothing is left behind; a spoilt run is void, never
+//! published. Non-goals: the conditions themselves (the caller brings a [`Shaper`] for each).
+
+pub mod emulator;
+pub mod experiment;
+pub mod judge;
+pub mod net;
+pub mod topology;
+
+mod cell;
+mod run;
+
+use std::path::PathBuf;
+
+pub use cell::{Cell, Site};
+pub use experiment::Experiment;
+pub use run::{Phase, Progress, RunOptions, cells, run, run_cell};
+
+/// What makes a condition: something that is applied to the gateway before the load.
+///
+/// All methods are called on a thread inside the gateway's network namespace, not always the
+/// same one. Threads that it starts from there stay in that namespace.
+pub trait Shaper: Send {
+    /// The condition's name (`evenkeel`).
+    fn name(&self) -> &str;
+    /// Sets up shaping. It is called once for each cell, on a gateway that was never shaped.
+    fn apply(&mut self, site: &Site) -> Result<(), ShaperError>;
+    /// Packets dropped by its queueing disciplines since `apply`.
+    fn dropped(&mut self) -> Result<u64, ShaperError>;
+    /// Takes everything back.
+    fn clear(&mut self) -> Result<(), ShaperError>;
+}
+
+/// Whatever a shaper has to complain about.
+pub type ShaperError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// An experiment's file cannot be read.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// An experiment's file is wrong.
+    #[error("{}: {why}", path.display())]
+    Experiment {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        why: String,
+    },
+    /// Something was asked for that there is not.
+    #[error("there is no {kind} {name:?} (there are: {known})")]
+    Unknown {
+        /// `load` or `condition`.
+        kind: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The kernel refused something.
+    #[error(transparent)]
+    System(#[from] evenkeel_sys::Error),
+    /// A program that is needed did not do its work.
+    #[error("run {tool}: {why} ({tool} is in package {package})")]
+    Tool {
+        /// The program.
+        tool: &'static str,
+        /// Where it comes from.
+        package: &'static str,
+        /// What it said.
+        why: String,
+    },
+    /// A condition could not be set up or taken back.
+    #[error("{what} condition {condition}: {why}")]
+    Condition {
+        /// Which one.
+        condition: String,
+        /// `apply`, `clear`, ...
+        what: String,
+        /// What the shaper said.
+        why: String,
+    },
+    /// A flow of the load failed.
+    #[error("flow {flow}: {why}")]
+    Flow {
+        /// Which one.
+        flow: String,
+        /// What happened.
+        why: String,
+    },
+    /// The probes of a whole phase are lost.
+    #[error("no probe came back on the line of condition {condition}, load {load}")]
+    NoProbes {
+        /// Of the cell.
+        condition: String,
+        /// Of the cell.
+        load: String,
+    },
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Cancelled,
+}
+
+impl LabError {
+    fn unknown<'a>(
+        kind: &'static str,
+        name: &str,
+        known: impl Iterator<Item = &'a String>,
+    ) -> Self {
+        LabError::Unknown {
+            kind,
+            name: name.to_owned(),
+            known: known.cloned().collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// Whether rights are missing.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, LabError::System(e) if e.is_permission())
+    }
+}

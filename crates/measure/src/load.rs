@@ -207,6 +207,7 @@ impl Engine {
     fn run(mut self) -> Result<Vec<FlowOutcome>, Error> {
         let mut ready = Vec::new();
         let mut next = self.start;
+        self.timer.set(next)?;
         loop {
             let now = clock::monotonic();
             if now >= self.end {

@@ -1,0 +1,312 @@
+//! One cell of an experiment: one condition under one load, once, on hosts of its own.
+//!
+//! Order: hosts and line; the condition; probes on the idle line; the load with probes; probes
+//! still under way; counters. Principles: a cell shares nothing with another; whatever spoils
+//! the instrument makes the run void, with the reason in it. Non-goals: retries and order of
+//! cells (`run`).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_core::Summary;
+use evenkeel_core::result::{Instrument, LineFacts, Run, Series};
+use evenkeel_measure::PROBE_PORT;
+use evenkeel_measure::echo::Echo;
+use evenkeel_measure::load::{Direction, Flow, FlowOutcome, Load};
+use evenkeel_measure::probe::{ProbeConfig, ProbeOutcome, Prober};
+use evenkeel_sys::clock;
+use evenkeel_sys::sched::CpuTimes;
+
+use crate::emulator::{Emulator, EmulatorReport, LineConfig};
+use crate::experiment::{Experiment, FlowSpec, LoadSpec, Way, millis, server_address};
+use crate::topology::{Topology, WAN, lan_device};
+use crate::{LabError, Phase, Shaper, judge};
+
+/// Beyond this the emulator's lag would show in the figures.
+const MAX_LAG_P99: Duration = Duration::from_micros(500);
+/// One packet this late would show in the tail.
+const MAX_LAG: Duration = Duration::from_millis(10);
+/// The hypervisor took this much: what was measured is the neighbours.
+const MAX_STEAL: f64 = 0.10;
+/// First port of the load's listeners.
+const LOAD_PORT: u16 = 50_001;
+/// From the first packets to the idle phase.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Name of the condition.
+    pub condition: String,
+    /// Name of the load.
+    pub load: String,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// Seed of everything random in it.
+    pub seed: u64,
+    /// How long the load lasts.
+    pub duration: Duration,
+}
+
+/// Where a shaper works: the gateway, on whose namespace the calling thread is.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// The WAN device.
+    pub wan: String,
+    /// Devices towards the clients.
+    pub lan: Vec<String>,
+    /// The line behind the WAN device.
+    pub line: LineFacts,
+}
+
+/// Waits until a time on the steady clock; an error ends the cell.
+pub(crate) type Wait<'a> = &'a mut dyn FnMut(Phase, Duration) -> Result<(), LabError>;
+
+/// Runs `cell`; `shaper` is its condition, absent for `none`.
+pub(crate) fn run(
+    experiment: &Experiment,
+    cell: &Cell,
+    mut shaper: Option<&mut (dyn Shaper + 'static)>,
+    wait: Wait<'_>,
+) -> Result<Run, LabError> {
+    let load = experiment.load_spec(&cell.load).ok_or_else(|| {
+        LabError::unknown("load", &cell.load, experiment.loads.iter().map(|l| &l.name))
+    })?;
+    let (hosts, ends) = Topology::build(experiment)?;
+    let [down, up] = experiment.pipes(cell.seed);
+    let beyond = experiment.servers.iter().enumerate().map(|(i, s)| {
+        let more = s.rtt_ms - experiment.line.rtt_ms;
+        (server_address(i), millis(more))
+    });
+    let line = LineConfig {
+        down,
+        up,
+        beyond: beyond.collect(),
+    };
+    let emulator = Emulator::start(ends, line)?;
+    let site = Site {
+        wan: WAN.to_owned(),
+        lan: (0..experiment.clients).map(lan_device).collect(),
+        line: experiment.line_facts(),
+    };
+    let refused = |what: &str, why: String| LabError::Condition {
+        condition: cell.condition.clone(),
+        what: what.to_owned(),
+        why,
+    };
+    if let Some(s) = shaper.as_deref_mut() {
+        let applied = hosts.gateway.run(|| s.apply(&site))?;
+        applied.map_err(|e| refused("apply", e.to_string()))?;
+    }
+    let measured = measure(experiment, cell, load, &hosts, &emulator, wait);
+    let mut dropped = 0;
+    if let Some(s) = shaper {
+        // Also after a failed measurement: the shaper may have threads to stop.
+        let (count, cleared) = hosts.gateway.run(|| (s.dropped(), s.clear()))?;
+        dropped = count.map_err(|e| refused("count drops of", e.to_string()))?;
+        cleared.map_err(|e| refused("clear", e.to_string()))?;
+    }
+    let mut measured = measured?;
+    let ring_drops = hosts.ring_drops()?;
+    let report = emulator.finish()?;
+    measured.instrument(&report, ring_drops);
+    measured.into_run(cell, dropped)
+}
+
+/// Raw results of a cell.
+struct Measured {
+    probes: ProbeOutcome,
+    flows: Vec<(Direction, FlowOutcome)>,
+    /// Wall clock at the start of the load.
+    start: Duration,
+    idle: Duration,
+    duration: Duration,
+    instrument: Instrument,
+}
+
+fn measure(
+    experiment: &Experiment,
+    cell: &Cell,
+    load: &LoadSpec,
+    hosts: &Topology,
+    emulator: &Emulator,
+    wait: Wait<'_>,
+) -> Result<Measured, LabError> {
+    let target = SocketAddr::new(server_address(0), PROBE_PORT);
+    let _echo = hosts.servers[0].run(|| Echo::start(target))??;
+    let flows = flows(experiment, load);
+    let directions: Vec<Direction> = flows.iter().map(|f| f.0.direction).collect();
+    let sockets = flows
+        .into_iter()
+        .map(|(flow, client, server)| (flow, &hosts.clients[client], &hosts.servers[server]));
+    let prepared = Load::prepare(sockets.collect())?;
+    let config = ProbeConfig {
+        target,
+        interval: millis(experiment.probe.interval_ms),
+        icmp: true,
+    };
+    let prober = hosts.clients[0].run(|| Prober::start(config))??;
+    let idle = Duration::from_secs_f64(experiment.duration.idle_s);
+    wait(Phase::Idle, clock::monotonic() + WARM_UP)?;
+    emulator.mark();
+    let cpu = CpuTimes::read()?;
+    let start = clock::monotonic() + idle;
+    let wall = clock::realtime().saturating_sub(clock::monotonic());
+    let running = prepared.start(start, cell.duration)?;
+    wait(Phase::Idle, start)?;
+    wait(Phase::Load, start + cell.duration)?;
+    let outcomes = running.finish()?;
+    wait(Phase::Finish, clock::monotonic())?;
+    let probes = prober.finish()?;
+    let (cpu_busy, cpu_steal) = CpuTimes::read()?.shares_since(&cpu);
+    if let Some(f) = outcomes.iter().find(|f| !f.error.is_empty()) {
+        return Err(LabError::Flow {
+            flow: f.name.clone(),
+            why: f.error.clone(),
+        });
+    }
+    Ok(Measured {
+        probes,
+        flows: directions.into_iter().zip(outcomes).collect(),
+        start: wall + start,
+        idle,
+        duration: cell.duration,
+        instrument: Instrument {
+            cpu_busy,
+            cpu_steal,
+            ..Instrument::default()
+        },
+    })
+}
+
+/// Each flow of a load with the numbers of its client and its server, from 0.
+fn flows(experiment: &Experiment, load: &LoadSpec) -> Vec<(Flow, usize, usize)> {
+    let mut flows: Vec<(Flow, usize, usize)> = Vec::new();
+    for spec in &load.flows {
+        for _ in 0..spec.count {
+            let port = LOAD_PORT + flows.len() as u16;
+            let before = flows.iter().filter(|f| f.0.name.starts_with(&prefix(spec)));
+            let name = format!("{}{}", prefix(spec), before.count());
+            // Checked when the file was read.
+            let server = experiment.server(&spec.server).unwrap_or(0);
+            let flow = Flow {
+                name,
+                direction: match spec.direction {
+                    Way::Down => Direction::Down,
+                    Way::Up => Direction::Up,
+                },
+                server: SocketAddr::new(server_address(server), port),
+                start: Duration::from_secs_f64(spec.start_s),
+                congestion: spec.congestion.clone(),
+                send_buffer: spec.send_buffer,
+            };
+            flows.push((flow, spec.client - 1, server));
+        }
+    }
+    flows
+}
+
+fn prefix(spec: &FlowSpec) -> String {
+    let way = match spec.direction {
+        Way::Down => "down",
+        Way::Up => "up",
+    };
+    format!("{way}/client{}/{}/", spec.client, spec.server)
+}
+
+impl Measured {
+    /// Adds what the emulator says and decides whether the run counts.
+    fn instrument(&mut self, report: &EmulatorReport, ring_drops: u64) {
+        let i = &mut self.instrument;
+        let ms = |d: Duration| d.as_secs_f64() * 1000.0;
+        i.lag_p99_ms = ms(report.lag_p99);
+        i.lag_max_ms = ms(report.lag_max);
+        let mut why = Vec::new();
+        if report.lag_p99 > MAX_LAG_P99 || report.lag_max > MAX_LAG {
+            why.push(format!(
+                "the line lagged: p99 {:.2} ms, worst {:.2} ms",
+                i.lag_p99_ms, i.lag_max_ms
+            ));
+        }
+        if ring_drops > 0 {
+            why.push(format!(
+                "{ring_drops} packets did not fit into the line's devices"
+            ));
+        }
+        if report.refused > 0 {
+            why.push(format!(
+                "{} packets were refused behind the line",
+                report.refused
+            ));
+        }
+        if i.cpu_steal > MAX_STEAL {
+            let percent = i.cpu_steal * 100.0;
+            why.push(format!("the hypervisor took {percent:.0} % of the CPU"));
+        }
+        if self.probes.clock_stepped {
+            why.push("the wall clock was stepped".to_owned());
+        }
+        if self.probes.udp.unstamped > self.probes.udp.probes.len() as u64 / 100 {
+            let n = self.probes.udp.unstamped;
+            why.push(format!("{n} probes have no kernel time stamp"));
+        }
+        i.void = why.join("; ");
+    }
+
+    fn into_run(self, cell: &Cell, dropped_by_us: u64) -> Result<Run, LabError> {
+        let end = self.start + self.duration;
+        let before = judge::series(
+            &self.probes.udp.probes,
+            self.start.saturating_sub(self.idle),
+            self.start,
+        );
+        let udp = judge::series(&self.probes.udp.probes, self.start, end);
+        let icmp = judge::series(&self.probes.icmp.probes, self.start, end);
+        let (base, _) = judge::round_trips(&before);
+        let (loaded, lost) = judge::round_trips(&udp);
+        let none = || LabError::NoProbes {
+            condition: cell.condition.clone(),
+            load: cell.load.clone(),
+        };
+        if before.iter().all(|s| s.1.is_none()) {
+            return Err(none());
+        }
+        let base_ms = Summary::of(&base).ok_or_else(none)?.avg;
+        let of = |way| {
+            let bins = self.flows.iter().filter(move |f| f.0 == way);
+            judge::goodput_series(bins.map(|f| f.1.bins.as_slice()))
+        };
+        let (down_kbit, up_kbit) = (of(Direction::Down), of(Direction::Up));
+        let seconds = self.duration.as_secs_f64();
+        let per_flow = self.flows.iter().map(|(_, f)| {
+            let kbit = f.bytes() as f64 * 8.0 / 1000.0 / seconds;
+            (f.name.clone(), kbit)
+        });
+        Ok(Run {
+            condition: cell.condition.clone(),
+            load: cell.load.clone(),
+            repeat: cell.repeat,
+            seed: cell.seed,
+            base_ms,
+            ping_ms: Summary::of(&loaded).ok_or_else(none)?,
+            increase_ms: judge::increase(&loaded, base_ms).ok_or_else(none)?,
+            icmp_ms: Summary::of(&judge::round_trips(&icmp).0),
+            down_kbit: judge::mean_kbit(&down_kbit),
+            up_kbit: judge::mean_kbit(&up_kbit),
+            lost,
+            dropped_by_us,
+            retransmits: self.flows.iter().map(|f| f.1.retransmits).sum(),
+            settle_s: (!self.flows.is_empty())
+                .then(|| judge::settle_s(&udp))
+                .flatten(),
+            flows_kbit: per_flow.collect(),
+            instrument: self.instrument,
+            series: Series {
+                udp,
+                icmp,
+                down_kbit,
+                up_kbit,
+            },
+        })
+    }
+}

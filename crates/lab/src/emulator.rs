@@ -1,0 +1,341 @@
+//! The line: a thread between two TUN or TAP devices that runs two [`Pipe`]s in real packets.
+//!
+//! Principles: a packet leaves when the pipe's arithmetic says, never when the thread happens
+//! to wake; how late it was nevertheless is recorded, and a run with much of it is void; the
+//! devices are read eagerly, the queue is the pipe's. A server's round trip beyond the line's
+//! own is added behind the line on the way up, where it changes no queue.
+//! Non-goals: anything that looks into packets beyond length and destination.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use evenkeel_core::pipe::{Pipe, PipeConfig, PipeStats, Verdict};
+use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
+use evenkeel_sys::tun::{Tun, TunKind};
+use evenkeel_sys::{Error, clock, sched};
+
+/// What the line is between.
+#[derive(Debug)]
+pub struct Ends {
+    /// In the provider's namespace.
+    pub provider: Tun,
+    /// In the gateway's namespace: the WAN device.
+    pub gateway: Tun,
+    /// What both are.
+    pub kind: TunKind,
+}
+
+/// How it behaves.
+#[derive(Debug, Clone)]
+pub struct LineConfig {
+    /// Towards the customer.
+    pub down: PipeConfig,
+    /// From the customer.
+    pub up: PipeConfig,
+    /// Round trip of servers beyond the line's, by address.
+    pub beyond: Vec<(IpAddr, Duration)>,
+}
+
+/// What the emulator did since [`Emulator::mark`].
+#[derive(Debug, Clone, Default)]
+pub struct EmulatorReport {
+    /// How late packets left against their schedule, 99th percentile.
+    pub lag_p99: Duration,
+    /// The same, worst.
+    pub lag_max: Duration,
+    /// Packets that the receiving side refused.
+    pub refused: u64,
+    /// Whether real-time priority was granted.
+    pub realtime: bool,
+    /// Towards the customer, since the start.
+    pub down: PipeStats,
+    /// From the customer, since the start.
+    pub up: PipeStats,
+}
+
+/// A running line. It stops when dropped.
+#[derive(Debug)]
+pub struct Emulator {
+    stop: Arc<Waker>,
+    mark: Arc<Waker>,
+    thread: Option<JoinHandle<Result<EmulatorReport, Error>>>,
+}
+
+impl Emulator {
+    /// Starts to carry packets.
+    pub fn start(ends: Ends, config: LineConfig) -> Result<Self, Error> {
+        let (stop, mark) = (Arc::new(Waker::new()?), Arc::new(Waker::new()?));
+        let mut line = Line::new(ends, config, Arc::clone(&stop), Arc::clone(&mark))?;
+        let thread = std::thread::Builder::new()
+            .name("line".into())
+            .spawn(move || line.run())
+            .map_err(|e| Error::io("start the line's thread", &e))?;
+        Ok(Emulator {
+            stop,
+            mark,
+            thread: Some(thread),
+        })
+    }
+
+    /// Forgets the lag so far: what counts begins now.
+    pub fn mark(&self) {
+        self.mark.wake();
+    }
+
+    /// Stops the line; what is on it is gone.
+    pub fn finish(mut self) -> Result<EmulatorReport, Error> {
+        self.stop.wake();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(report)) => report,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(EmulatorReport::default()),
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.stop.wake();
+    }
+}
+
+/// A packet on its way. The order is that of departure.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Departure {
+    at: Duration,
+    order: u64,
+    up: bool,
+    packet: Vec<u8>,
+}
+
+const PROVIDER: u64 = 0;
+const GATEWAY: u64 = 1;
+const TIMER: u64 = 2;
+const STOP: u64 = 3;
+const MARK: u64 = 4;
+/// Packets read from one device before the other one and the timer get their turn.
+const BATCH: usize = 64;
+
+struct Line {
+    ends: Ends,
+    down: Pipe,
+    up: Pipe,
+    beyond: Vec<(IpAddr, Duration)>,
+    under_way: BinaryHeap<Reverse<Departure>>,
+    order: u64,
+    lag: Lag,
+    refused: u64,
+    poller: Poller,
+    timer: Timer,
+    mark: Arc<Waker>,
+    /// Keeps the waker open that the poller waits for.
+    _stop: Arc<Waker>,
+}
+
+impl Line {
+    fn new(
+        ends: Ends,
+        config: LineConfig,
+        stop: Arc<Waker>,
+        mark: Arc<Waker>,
+    ) -> Result<Self, Error> {
+        let (poller, timer) = (Poller::new()?, Timer::new()?);
+        poller.add(&ends.provider, PROVIDER, Interest::Read)?;
+        poller.add(&ends.gateway, GATEWAY, Interest::Read)?;
+        poller.add(&timer, TIMER, Interest::Read)?;
+        poller.add(stop.as_ref(), STOP, Interest::Read)?;
+        poller.add(mark.as_ref(), MARK, Interest::Read)?;
+        Ok(Line {
+            ends,
+            down: Pipe::new(config.down),
+            up: Pipe::new(config.up),
+            beyond: config.beyond,
+            under_way: BinaryHeap::new(),
+            order: 0,
+            lag: Lag::new(),
+            refused: 0,
+            poller,
+            timer,
+            mark,
+            _stop: stop,
+        })
+    }
+
+    fn run(&mut self) -> Result<EmulatorReport, Error> {
+        let realtime = sched::realtime_thread(30).is_ok();
+        let mut buffer = vec![0; 65_536];
+        let mut ready = Vec::new();
+        let mut set = Duration::MAX;
+        loop {
+            self.poller.wait(&mut ready)?;
+            for r in &ready {
+                match r.token {
+                    PROVIDER => self.read(false, &mut buffer)?,
+                    GATEWAY => self.read(true, &mut buffer)?,
+                    TIMER => {
+                        self.timer.clear();
+                        set = Duration::MAX;
+                    }
+                    MARK => {
+                        self.lag = Lag::new();
+                        self.poller.remove(self.mark.as_ref())?;
+                    }
+                    _ => {
+                        return Ok(EmulatorReport {
+                            lag_p99: self.lag.quantile(0.99),
+                            lag_max: self.lag.max,
+                            refused: self.refused,
+                            realtime,
+                            down: self.down.stats(),
+                            up: self.up.stats(),
+                        });
+                    }
+                }
+            }
+            self.write()?;
+            if let Some(Reverse(next)) = self.under_way.peek()
+                && next.at != set
+            {
+                set = next.at;
+                self.timer.set(set)?;
+            }
+        }
+    }
+
+    fn read(&mut self, up: bool, buffer: &mut [u8]) -> Result<(), Error> {
+        for _ in 0..BATCH {
+            let (from, pipe) = if up {
+                (&self.ends.gateway, &mut self.up)
+            } else {
+                (&self.ends.provider, &mut self.down)
+            };
+            let Some(n) = from.read(buffer)? else { break };
+            let packet = &buffer[..n];
+            let ip = packet.get(self.ends.kind.header_len()..).unwrap_or(&[]);
+            let Verdict::Depart { mut at } = pipe.enqueue(clock::monotonic(), ip.len() as u32)
+            else {
+                continue;
+            };
+            if up && let Some(to) = destination(ip) {
+                at += self
+                    .beyond
+                    .iter()
+                    .find(|b| b.0 == to)
+                    .map_or(Duration::ZERO, |b| b.1);
+            }
+            self.order += 1;
+            self.under_way.push(Reverse(Departure {
+                at,
+                order: self.order,
+                up,
+                packet: packet.to_vec(),
+            }));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        while let Some(Reverse(next)) = self.under_way.peek() {
+            let now = clock::monotonic();
+            if next.at > now {
+                break;
+            }
+            let Some(Reverse(d)) = self.under_way.pop() else {
+                break;
+            };
+            self.lag.add(now.saturating_sub(d.at));
+            let to = if d.up {
+                &self.ends.provider
+            } else {
+                &self.ends.gateway
+            };
+            if !to.write(&d.packet)? {
+                self.refused += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where an IP packet goes to; `None` for anything else.
+fn destination(ip: &[u8]) -> Option<IpAddr> {
+    match ip.first()? >> 4 {
+        4 => Some(IpAddr::from(<[u8; 4]>::try_from(ip.get(16..20)?).ok()?)),
+        6 => Some(IpAddr::from(<[u8; 16]>::try_from(ip.get(24..40)?).ok()?)),
+        _ => None,
+    }
+}
+
+/// Lateness counted in steps of 10 us up to 100 ms.
+#[derive(Debug)]
+struct Lag {
+    counts: Vec<u64>,
+    max: Duration,
+}
+
+impl Lag {
+    const STEP: Duration = Duration::from_micros(10);
+
+    fn new() -> Self {
+        Lag {
+            counts: vec![0; 10_000],
+            max: Duration::ZERO,
+        }
+    }
+
+    fn add(&mut self, lag: Duration) {
+        let last = self.counts.len() - 1;
+        let i = (lag.as_nanos() / Self::STEP.as_nanos()) as usize;
+        self.counts[i.min(last)] += 1;
+        self.max = self.max.max(lag);
+    }
+
+    /// The upper end of the step in which the `q` quantile lies, but at most the worst.
+    fn quantile(&self, q: f64) -> Duration {
+        let wanted = (self.counts.iter().sum::<u64>() as f64 * q).ceil() as u64;
+        let mut seen = 0;
+        for (i, n) in (1..).zip(&self.counts) {
+            seen += n;
+            if seen >= wanted {
+                return (Self::STEP * i).min(self.max);
+            }
+        }
+        self.max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destinations() {
+        let mut v4 = vec![0x45; 20];
+        v4[16..20].copy_from_slice(&[198, 18, 0, 2]);
+        assert_eq!(destination(&v4), Some("198.18.0.2".parse().unwrap()));
+        let mut v6 = vec![0x60; 40];
+        v6[24..40].copy_from_slice(&[1; 16]);
+        assert_eq!(destination(&v6), Some(IpAddr::from([1u8; 16])));
+        for n in 0..20 {
+            assert_eq!(destination(&v4[..n]), None);
+        }
+        assert_eq!(destination(&[0, 1, 8, 0]), None, "ARP");
+    }
+
+    #[test]
+    fn quantiles_of_lag() {
+        let mut lag = Lag::new();
+        for i in 1..=1000 {
+            lag.add(Duration::from_micros(i));
+        }
+        assert_eq!(lag.quantile(0.99), Duration::from_micros(1000));
+        assert_eq!(lag.quantile(0.5), Duration::from_micros(510));
+        lag.add(Duration::from_secs(9));
+        assert_eq!(lag.max, Duration::from_secs(9));
+        assert_eq!(Lag::new().quantile(0.99), Duration::ZERO);
+    }
+}

@@ -1,0 +1,446 @@
+//! An experiment: a line, hosts, loads and conditions, read from a TOML file.
+//!
+//! Principles: what is not known is refused, with its place; units stand in the names; the same
+//! file serves every engine. Non-goals: what a condition is (the caller brings it).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use evenkeel_core::pipe::{Buffer, PipeConfig, RateTrace};
+use evenkeel_core::result::LineFacts;
+use evenkeel_core::{Framing, Rate};
+use serde::{Deserialize, Deserializer};
+
+use crate::LabError;
+
+/// A whole experiment.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Short name (`vdsl100`), the same as the file's.
+    pub name: String,
+    /// One sentence on what is measured and why.
+    pub about: String,
+    /// The line between provider and gateway.
+    pub line: LineSpec,
+    /// Hosts behind the provider. The first one answers the probes.
+    pub servers: Vec<Server>,
+    /// How many hosts are behind the gateway.
+    pub clients: usize,
+    /// How long things last.
+    pub duration: DurationSpec,
+    /// The prober.
+    pub probe: ProbeSpec,
+    /// What the line is loaded with, in the order of running.
+    pub loads: Vec<LoadSpec>,
+    /// What is compared, in the order of running.
+    pub conditions: Vec<String>,
+}
+
+/// The line.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LineSpec {
+    /// Which devices the emulator uses; `tap` has an Ethernet header, `tun` has none.
+    pub device: Device,
+    /// Link-layer rate towards the customer.
+    pub down: Rate,
+    /// Link-layer rate from the customer.
+    pub up: Rate,
+    /// Rates over time towards the customer: `[seconds, rate]`. Replaces `down` while it runs;
+    /// `down` is then what the line is sold as.
+    #[serde(default)]
+    pub down_steps: Vec<(f64, Rate)>,
+    /// The same from the customer.
+    #[serde(default)]
+    pub up_steps: Vec<(f64, Rate)>,
+    /// After this time the steps start again.
+    pub steps_repeat_s: Option<f64>,
+    /// How packets are framed.
+    pub framing: Framing,
+    /// Round trip of the empty line itself, before serialisation.
+    pub rtt_ms: f64,
+    /// Up to this much more in each direction.
+    #[serde(default)]
+    pub jitter_ms: f64,
+    /// Share of packets lost in each direction, 0..1.
+    #[serde(default)]
+    pub loss: f64,
+    /// In front of the line towards the customer.
+    #[serde(deserialize_with = "buffer")]
+    pub down_buffer: Buffer,
+    /// In front of the line from the customer.
+    #[serde(deserialize_with = "buffer")]
+    pub up_buffer: Buffer,
+}
+
+/// Which devices the line is between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// IP packets.
+    Tun,
+    /// Ethernet frames.
+    Tap,
+}
+
+/// A host behind the provider.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// For loads and messages.
+    pub name: String,
+    /// Round trip from a client over the empty line, before serialisation; not below the line's.
+    pub rtt_ms: f64,
+}
+
+/// How long things last.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DurationSpec {
+    /// A load, in seconds.
+    pub full_s: f64,
+    /// The same with `--quick`.
+    pub quick_s: f64,
+    /// The idle phase before each load, from which its base round trip is taken; 2 at least.
+    pub idle_s: f64,
+}
+
+/// The prober.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProbeSpec {
+    /// From one probe to the next.
+    pub interval_ms: f64,
+}
+
+/// What the line is loaded with.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadSpec {
+    /// `down1`, `rrul`, ...
+    pub name: String,
+    /// Empty for an idle line.
+    pub flows: Vec<FlowSpec>,
+}
+
+/// Some like TCP bulk flows.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    /// Which way the data goes.
+    pub direction: Way,
+    /// Which client, from 1.
+    pub client: usize,
+    /// Name of the server.
+    pub server: String,
+    /// How many.
+    #[serde(default = "one")]
+    pub count: usize,
+    /// From the start of the load to the connections, s.
+    #[serde(default)]
+    pub start_s: f64,
+    /// Congestion control at both ends.
+    #[serde(default = "cubic")]
+    pub congestion: String,
+    /// Bytes that each sender keeps unacknowledged at most; absent: as the kernel tunes it.
+    pub send_buffer: Option<usize>,
+}
+
+/// Which way data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// To the client.
+    Down,
+    /// From the client.
+    Up,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn cubic() -> String {
+    "cubic".into()
+}
+
+/// `"30ms"` at the rate of the moment, or an integer of bytes on the wire.
+fn buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Buffer, D::Error> {
+    struct V;
+    impl serde::de::Visitor<'_> for V {
+        type Value = Buffer;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a buffer like \"30ms\" or an integer of bytes")
+        }
+        fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Buffer, E> {
+            match u64::try_from(v) {
+                Ok(bytes @ 1..) => Ok(Buffer::Bytes(bytes)),
+                _ => Err(E::custom("a buffer holds at least one byte")),
+            }
+        }
+        fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Buffer, E> {
+            let ms = v.strip_suffix("ms").and_then(|n| n.trim().parse().ok());
+            match ms.filter(|ms| (0.001..=60_000.0).contains(ms)) {
+                Some(ms) => Ok(Buffer::Time(millis(ms))),
+                None => Err(E::custom(format!(
+                    "{v:?} is not a buffer (write \"30ms\" or an integer of bytes)"
+                ))),
+            }
+        }
+    }
+    d.deserialize_any(V)
+}
+
+/// Milliseconds, which validation has seen to be finite and not negative.
+pub(crate) fn millis(ms: f64) -> Duration {
+    Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default()
+}
+
+impl Experiment {
+    /// Reads and checks a file.
+    pub fn load(path: &Path) -> Result<Self, LabError> {
+        let text = std::fs::read_to_string(path).map_err(|e| LabError::File {
+            path: path.to_owned(),
+            why: e.to_string(),
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks a text; `path` is for messages.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, LabError> {
+        let bad = |why: String| LabError::Experiment {
+            path: PathBuf::from(path),
+            why,
+        };
+        let this: Experiment =
+            toml::from_str(text).map_err(|e| bad(e.to_string().trim_end().to_owned()))?;
+        this.check().map_err(bad)?;
+        Ok(this)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let within = |key: &str, v: f64, low: f64, high: f64| {
+            if (low..=high).contains(&v) {
+                Ok(())
+            } else {
+                Err(format!("{key} is {v}, it must be {low} to {high}"))
+            }
+        };
+        within("line.rtt_ms", self.line.rtt_ms, 0.0, 10_000.0)?;
+        within("line.jitter_ms", self.line.jitter_ms, 0.0, 10_000.0)?;
+        within("line.loss", self.line.loss, 0.0, 1.0)?;
+        within("duration.full_s", self.duration.full_s, 1.0, 3600.0)?;
+        within("duration.quick_s", self.duration.quick_s, 1.0, 3600.0)?;
+        within("duration.idle_s", self.duration.idle_s, 2.0, 60.0)?;
+        within("probe.interval_ms", self.probe.interval_ms, 1.0, 1000.0)?;
+        within("clients", self.clients as f64, 1.0, 32.0)?;
+        within("servers (how many)", self.servers.len() as f64, 1.0, 32.0)?;
+        for (key, rate, steps) in self.directions() {
+            self.trace(rate, steps)
+                .map_err(|e| format!("line.{key}_steps: {e}"))?;
+        }
+        for s in &self.servers {
+            let key = format!("servers {:?} rtt_ms", s.name);
+            within(&key, s.rtt_ms, self.line.rtt_ms, 10_000.0)?;
+        }
+        for load in &self.loads {
+            for (i, flow) in (1..).zip(&load.flows) {
+                let place = |key: &str| format!("loads {:?} flow {i}: {key}", load.name);
+                if self.server(&flow.server).is_none() {
+                    let known: Vec<_> = self.servers.iter().map(|s| s.name.as_str()).collect();
+                    return Err(format!(
+                        "{} {:?} is none of the servers ({})",
+                        place("server"),
+                        flow.server,
+                        known.join(", ")
+                    ));
+                }
+                within(
+                    &place("client"),
+                    flow.client as f64,
+                    1.0,
+                    self.clients as f64,
+                )?;
+                within(&place("count"), flow.count as f64, 1.0, 256.0)?;
+                within(&place("start_s"), flow.start_s, 0.0, 3600.0)?;
+                if let Some(b) = flow.send_buffer {
+                    within(&place("send_buffer"), b as f64, 4096.0, 1e9)?;
+                }
+            }
+        }
+        for (kind, names) in [
+            (
+                "servers",
+                self.servers.iter().map(|s| &s.name).collect::<Vec<_>>(),
+            ),
+            ("loads", self.loads.iter().map(|l| &l.name).collect()),
+            ("conditions", self.conditions.iter().collect()),
+        ] {
+            if names.is_empty() {
+                return Err(format!("{kind}: there are none"));
+            }
+            if let Some((_, n)) = names
+                .iter()
+                .enumerate()
+                .find(|(i, n)| names[..*i].contains(n))
+            {
+                return Err(format!("{kind}: {n:?} is there twice"));
+            }
+        }
+        Ok(())
+    }
+
+    fn directions(&self) -> [(&'static str, Rate, &[(f64, Rate)]); 2] {
+        [
+            ("down", self.line.down, &self.line.down_steps),
+            ("up", self.line.up, &self.line.up_steps),
+        ]
+    }
+
+    fn trace(&self, rate: Rate, steps: &[(f64, Rate)]) -> Result<RateTrace, String> {
+        if steps.is_empty() {
+            return Ok(RateTrace::constant(rate));
+        }
+        let time = |s: f64| {
+            Duration::try_from_secs_f64(s).map_err(|_| format!("{s} is not a time in seconds"))
+        };
+        let steps = steps.iter().map(|(s, r)| Ok((time(*s)?, *r)));
+        let steps = steps.collect::<Result<_, String>>()?;
+        let period = self.line.steps_repeat_s.map(time).transpose()?;
+        RateTrace::steps(steps, period).map_err(|e| e.to_string())
+    }
+
+    /// The two directions of the line, towards the customer first, with randomness from `seed`.
+    pub fn pipes(&self, seed: u64) -> [PipeConfig; 2] {
+        let line = &self.line;
+        let buffers = [line.down_buffer, line.up_buffer];
+        let mut seeds = [seed, seed ^ 0x5555_5555_5555_5555].into_iter();
+        let mut buffers = buffers.into_iter();
+        self.directions().map(|(_, rate, steps)| PipeConfig {
+            // Checked when the file was read.
+            rate: self
+                .trace(rate, steps)
+                .unwrap_or_else(|_| RateTrace::constant(rate)),
+            framing: line.framing,
+            buffer: buffers.next().unwrap_or(Buffer::Time(Duration::ZERO)),
+            delay: millis(line.rtt_ms / 2.0),
+            jitter: millis(line.jitter_ms),
+            loss: line.loss,
+            seed: seeds.next().unwrap_or(seed),
+        })
+    }
+
+    /// The line as results and shapers are told of it.
+    pub fn line_facts(&self) -> LineFacts {
+        let ms = |buffer, rate: Rate| match buffer {
+            Buffer::Time(t) => t.as_secs_f64() * 1000.0,
+            Buffer::Bytes(b) => b as f64 * 8000.0 / rate.bps() as f64,
+        };
+        LineFacts {
+            down: self.line.down,
+            up: self.line.up,
+            framing: self.line.framing,
+            rtt_ms: self.servers.first().map_or(self.line.rtt_ms, |s| s.rtt_ms),
+            down_buffer_ms: ms(self.line.down_buffer, self.line.down),
+            up_buffer_ms: ms(self.line.up_buffer, self.line.up),
+        }
+    }
+
+    /// Place in `servers` of the one with that name.
+    pub fn server(&self, name: &str) -> Option<usize> {
+        self.servers.iter().position(|s| s.name == name)
+    }
+
+    /// The load with that name.
+    pub fn load_spec(&self, name: &str) -> Option<&LoadSpec> {
+        self.loads.iter().find(|l| l.name == name)
+    }
+}
+
+/// Address of server `i` (from 0), out of the block for benchmarks (RFC 2544).
+pub fn server_address(i: usize) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(198, 18, i as u8, 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VDSL: &str = include_str!("../../../experiments/vdsl100.toml");
+
+    fn parse(text: &str) -> Result<Experiment, String> {
+        Experiment::parse(text, Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn every_file_parses_and_is_called_after_its_experiment() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let mut n = 0;
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|e| e == "toml") {
+                let e = Experiment::load(&path).unwrap_or_else(|e| panic!("{e}"));
+                assert_eq!(
+                    Some(e.name.as_str()),
+                    path.file_stem().and_then(|s| s.to_str())
+                );
+                n += 1;
+            }
+        }
+        assert!(n > 0);
+    }
+
+    #[test]
+    fn vdsl100_is_the_line_of_the_paper() {
+        let e = parse(VDSL).unwrap();
+        let [down, up] = e.pipes(1);
+        assert_eq!(down.rate.peak(), Rate::from_kbit(109_341));
+        assert_eq!(up.rate.peak(), Rate::from_kbit(40_143));
+        assert!((e.line_facts().rtt_ms - 9.2).abs() < 0.05);
+        assert!(e.line_facts().up_buffer_ms >= 150.0);
+    }
+
+    #[test]
+    fn mistakes_are_refused_with_their_place() {
+        for (from, to, says) in [
+            ("framing = ", "framming = ", "framming"),
+            ("\"bridged-ptm\"", "\"bridged-pmt\"", "bridged-pmt"),
+            ("109341kbit", "109341kbps", "bytes to tc"),
+            ("\"30ms\"", "\"30min\"", "30min"),
+            ("clients = 2", "clients = 0", "clients is 0"),
+            ("client = 1", "client = 7", "flow 1: client is 7"),
+            (
+                "server = \"near\"",
+                "server = \"nera\"",
+                "\"nera\" is none of the servers (near",
+            ),
+            ("device = \"tun\"", "device = \"tin\"", "tin"),
+            ("idle_s = 3", "idle_s = 0", "duration.idle_s is 0"),
+            (
+                "name = \"up1\"",
+                "name = \"down1\"",
+                "\"down1\" is there twice",
+            ),
+        ] {
+            assert!(VDSL.contains(from), "{from}");
+            let e = parse(&VDSL.replacen(from, to, 1)).unwrap_err();
+            assert!(e.starts_with("x.toml: ") && e.contains(says), "{from}: {e}");
+        }
+        let e = parse(&VDSL.replacen("framing = ", "framming = ", 1)).unwrap_err();
+        assert!(e.contains("line "), "the line of the file: {e}");
+    }
+
+    #[test]
+    fn steps_make_a_trace() {
+        let steps = "down_steps = [[0.0, \"60mbit\"], [2.5, \"3mbit\"]]\nsteps_repeat_s = 5.0\n";
+        let e = parse(&VDSL.replacen("framing = ", &format!("{steps}framing = "), 1)).unwrap();
+        let rate = &e.pipes(1)[0].rate;
+        assert_eq!(rate.at(Duration::from_secs(3)).0, Rate::from_kbit(3_000));
+        assert_eq!(rate.at(Duration::from_secs(6)).0, Rate::from_kbit(60_000));
+        let bad = steps.replace("2.5", "-1");
+        let e = parse(&VDSL.replacen("framing = ", &format!("{bad}framing = "), 1)).unwrap_err();
+        assert!(e.contains("line.down_steps"), "{e}");
+    }
+}

@@ -1,0 +1,155 @@
+//! Links, addresses and routes in the calling thread's network namespace, through netlink.
+//!
+//! Principles: one request, one acknowledgement; every error names the device. Non-goals: queueing disciplines (crate `evenkeel-kernel`), undoing
+//! anything (the namespaces go away).
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use evenkeel_sys::{Error, Netns};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::errno::Errno;
+
+/// A pair of virtual Ethernet devices: `device` here, `peer` in namespace `there`.
+pub fn add_veth(device: &str, peer: &str, there: &Netns) -> Result<(), Error> {
+    let mut far = LinkMessage::default();
+    far.attributes = vec![
+        LinkAttribute::IfName(peer.to_owned()),
+        LinkAttribute::NetNsFd(there.as_fd().as_raw_fd()),
+    ];
+    let mut link = LinkMessage::default();
+    link.attributes = vec![
+        LinkAttribute::IfName(device.to_owned()),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(far))),
+        ]),
+    ];
+    let what = format!("add veth {device} with {peer} in {}", there.name());
+    ask(&what, Request::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(|_| ())
+}
+
+/// Switches `device` on, with room for `queue` packets in it if given.
+pub fn up(device: &str, queue: Option<u32>) -> Result<(), Error> {
+    let mut link = LinkMessage::default();
+    link.header.index = index(device)?;
+    if let Some(n) = queue {
+        link.attributes.push(LinkAttribute::TxQueueLen(n));
+        let what = format!("set the queue of {device} to {n} packets");
+        ask(&what, Request::SetLink(link.clone()), 0)?;
+        link.attributes.clear();
+    }
+    link.header.flags = LinkFlags::Up;
+    link.header.change_mask = LinkFlags::Up;
+    ask(&format!("switch {device} on"), Request::SetLink(link), 0).map(|_| ())
+}
+
+/// Adds an address to `device`.
+pub fn add_address(device: &str, address: IpAddr, prefix: u8) -> Result<(), Error> {
+    let mut message = AddressMessage::default();
+    message.header.family = family(address);
+    message.header.prefix_len = prefix;
+    message.header.index = index(device)?;
+    message.attributes = vec![
+        AddressAttribute::Local(address),
+        AddressAttribute::Address(address),
+    ];
+    let what = format!("add address {address}/{prefix} to {device}");
+    ask(
+        &what,
+        Request::NewAddress(message),
+        NLM_F_CREATE | NLM_F_EXCL,
+    )
+    .map(|_| ())
+}
+
+/// Sends everything that has no better route to `gateway`.
+pub fn add_default_route(gateway: IpAddr) -> Result<(), Error> {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(gateway);
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    let via = match gateway {
+        IpAddr::V4(a) => RouteAddress::Inet(a),
+        IpAddr::V6(a) => RouteAddress::Inet6(a),
+    };
+    message.attributes = vec![RouteAttribute::Gateway(via)];
+    let what = format!("add a default route through {gateway}");
+    ask(&what, Request::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(|_| ())
+}
+
+/// Packets that the kernel wanted to send through `device` and that did not fit into it.
+pub fn dropped(device: &str) -> Result<u64, Error> {
+    let mut link = LinkMessage::default();
+    link.header.index = index(device)?;
+    let what = format!("read the counters of {device}");
+    let answer = ask(&what, Request::GetLink(link), 0)?;
+    let Some(Request::NewLink(link)) = answer else {
+        return Err(Error::new(what, Errno::ENODATA));
+    };
+    let counters = link.attributes.iter().find_map(|a| match a {
+        LinkAttribute::Stats64(s) => Some(s.tx_dropped),
+        _ => None,
+    });
+    counters.ok_or_else(|| Error::new(what, Errno::ENODATA))
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn index(device: &str) -> Result<u32, Error> {
+    nix::net::if_::if_nametoindex(device)
+        .map_err(|e| Error::new(format!("find device {device}"), e))
+}
+
+/// Sends a request, waits for its acknowledgement, returns the message that came before it.
+fn ask(what: &str, request: Request, flags: u16) -> Result<Option<Request>, Error> {
+    let io = |e: std::io::Error| Error::io(what, &e);
+    let mut socket = Socket::new(NETLINK_ROUTE).map_err(io)?;
+    socket.bind_auto().map_err(io)?;
+    socket.connect(&SocketAddr::new(0, 0)).map_err(io)?;
+    let mut message = NetlinkMessage::from(request);
+    message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    message.finalize();
+    let mut buffer = vec![0; message.buffer_len()];
+    message.serialize(&mut buffer);
+    socket.send(&buffer, 0).map_err(io)?;
+    let mut answer = None;
+    loop {
+        let (data, _) = socket.recv_from_full().map_err(io)?;
+        let mut rest = data.as_slice();
+        while !rest.is_empty() {
+            let m = NetlinkMessage::<Request>::deserialize(rest)
+                .map_err(|_| Error::new(format!("{what} (answer)"), Errno::EBADMSG))?;
+            let length = (m.header.length as usize).next_multiple_of(4);
+            rest = rest.get(length.max(16)..).unwrap_or_default();
+            match m.payload {
+                NetlinkPayload::Error(e) => {
+                    return match e.code {
+                        None => Ok(answer),
+                        Some(code) => Err(Error::new(what, Errno::from_raw(-code.get()))),
+                    };
+                }
+                NetlinkPayload::InnerMessage(m) => answer = Some(m),
+                _ => {}
+            }
+        }
+    }
+}

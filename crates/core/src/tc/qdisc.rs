@@ -269,7 +269,10 @@ impl Qdisc {
 impl Cake {
     /// The target that is sent: given, or a twentieth of the given `rtt` as tc does.
     pub fn target_sent(&self) -> Option<Duration> {
-        let twentieth = |rtt: Duration| (rtt / 20).max(Duration::from_micros(1));
+        let twentieth = |rtt: Duration| {
+            let micros = u64::try_from(rtt.as_micros() / 20).unwrap_or(u64::MAX);
+            Duration::from_micros(micros.max(1))
+        };
         self.target.or(self.rtt.map(twentieth))
     }
 

@@ -6,7 +6,7 @@
 use evenkeel_core::tc::{Action, Dev, Handle, HtbLink, Verdict};
 
 use super::encode::{EncodeError, Names};
-use super::ticks::{rate, rate_table, rate64, ratespec, ticks};
+use super::ticks::{TABLE_MTU, cell_log, rate, rate_table, rate64, ratespec, ticks};
 use super::{TCA_KIND, TCA_OPTIONS};
 use crate::attr::{Writer, attrs, find, text, u32_at, u64_at};
 
@@ -109,14 +109,19 @@ fn one(w: &mut Writer, action: &Action, names: &Names<'_>) -> Result<&'static st
             for field in [0, ticks(*rate, *burst), mtu.unwrap_or(0)] {
                 parms.extend(field.to_ne_bytes());
             }
-            parms.extend(ratespec(*rate, HtbLink::default()));
+            let cell_log = cell_log(mtu.unwrap_or(TABLE_MTU));
+            let mut spec = ratespec(*rate, HtbLink::default());
+            spec[0] = cell_log;
+            parms.extend(spec);
             parms.resize(56, 0);
             w.bytes(POLICE_TBF, &parms);
-            w.bytes(POLICE_RATE, &rate_table(*rate));
+            w.bytes(POLICE_RATE, &rate_table(*rate, cell_log));
             if let Some(rate) = rate64(*rate) {
                 w.u64(POLICE_RATE64, rate);
             }
-            w.u32(POLICE_RESULT, code(*conform) as u32);
+            if *conform != Verdict::Ok {
+                w.u32(POLICE_RESULT, code(*conform) as u32);
+            }
             "police"
         }
     })

@@ -65,8 +65,11 @@ pub fn encode(op: &Op, index: &dyn Fn(&str) -> Option<u32>) -> Result<Vec<u8>, E
         } => {
             let tcm = Tcm {
                 index: names.index(dev)?,
-                // tc leaves the handle of ingress and clsact out here, too.
-                handle: *handle,
+                // There is only one, and its handle is known.
+                handle: match (*handle, *parent) {
+                    (Handle::NONE, Handle::INGRESS) => Handle::INGRESS_QDISC,
+                    (handle, _) => handle,
+                },
                 parent: *parent,
                 info: 0,
             };

@@ -17,7 +17,9 @@ const ETHERNET: u8 = 1;
 const ATM: u8 = 2;
 /// Length of `struct tc_ratespec`.
 pub(super) const RATESPEC: usize = 12;
-/// iproute2 sizes its tables for packets up to 2047 bytes: 256 slots of 8.
+/// iproute2 sizes its tables for packets up to so many bytes where nothing is said.
+pub(super) const TABLE_MTU: u32 = 2047;
+/// That is 256 slots of 8.
 const CELL_LOG: u8 = 3;
 
 /// Ticks that `bytes` take at `rate`, rounded up.
@@ -78,11 +80,16 @@ pub(super) fn rate(bytes: &[u8], at: usize, rate64: Option<u64>) -> Option<Rate>
     Some(Rate::from_bps(rate64.unwrap_or(low).saturating_mul(8)))
 }
 
+/// The slot size with which 256 slots reach `mtu` (`tc_calc_rtable`, iproute2).
+pub(super) fn cell_log(mtu: u32) -> u8 {
+    (0..24).find(|log| mtu >> log <= 255).unwrap_or(24)
+}
+
 /// The table that act_police insists on, though it only reads its presence: ticks for each
 /// slot's largest packet.
-pub(super) fn rate_table(rate: Rate) -> Vec<u8> {
+pub(super) fn rate_table(rate: Rate, cell_log: u8) -> Vec<u8> {
     (1..=256u32)
-        .flat_map(|slot| ticks(rate, slot << CELL_LOG).to_ne_bytes())
+        .flat_map(|slot| ticks(rate, slot.checked_shl(cell_log.into()).unwrap_or(0)).to_ne_bytes())
         .collect()
 }
 

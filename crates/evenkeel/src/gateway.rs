@@ -42,7 +42,7 @@ fn warn(warnings: &[String]) {
 }
 
 /// Prints, and does not mind if nobody reads any more.
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::work(format_args!("write to stdout: {e}")))

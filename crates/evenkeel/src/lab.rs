@@ -1,25 +1,273 @@
-//! `demo` and `lab`: placeholder until the lab crate lands.
-use clap::{Args, Subcommand};
+//! `demo` and `lab`: experiments on emulated lines.
+//!
+//! Principles: long work shows where it is; Ctrl-C ends it with nothing left behind; what was
+//! measured is printed as a table and written as `result.json`, a page, pictures and Markdown.
+//! Non-goals: the instrument itself (crate `evenkeel-lab`).
 
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use clap::{Args, Subcommand};
+use evenkeel_core::result::ResultFile;
+use evenkeel_lab::{Experiment, LabError, Phase, Progress, RunOptions, Shaper};
+
+use crate::condition::Evenkeel;
 use crate::failure::Failure;
 
-/// demo
+/// The demo's experiment, so that it works wherever the binary is.
+const VDSL100: &str = include_str!("../../../experiments/vdsl100.toml");
+
+/// Arguments of `demo`.
 #[derive(Debug, Args)]
-pub(crate) struct Demo {}
-/// lab
+pub(crate) struct Demo {
+    /// Directory for the report and its pictures
+    #[arg(long, default_value = "evenkeel-demo")]
+    out: PathBuf,
+}
+
+/// `lab`'s commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
-    /// run
-    Run(Demo),
-    /// list
-    List(Demo),
+    /// Run an experiment and report what was measured
+    Run(Run),
+    /// List the experiments in a directory
+    List(List),
 }
-pub(crate) fn demo(_: &Demo) -> Result<(), Failure> {
-    Err(Failure::work("x"))
+
+/// Arguments of `lab run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The experiment's file (experiments/vdsl100.toml)
+    experiment: PathBuf,
+    /// Kernel to run on: native is the one that runs now
+    #[arg(long, default_value = "native", value_parser = ["native"])]
+    engine: String,
+    /// Short loads
+    #[arg(long)]
+    quick: bool,
+    /// Only these loads, in this order: down1,up1
+    #[arg(long, value_delimiter = ',')]
+    loads: Vec<String>,
+    /// Only these conditions: none,evenkeel,evenkeel-cake,evenkeel-htb
+    #[arg(long, value_delimiter = ',')]
+    conditions: Vec<String>,
+    /// How often each load is run under each condition
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Seed of everything random; the next repeat has the next number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Directory for result.json, the report and its pictures
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print the result file instead of the table
+    #[arg(long)]
+    json: bool,
 }
-pub(crate) fn run(_: &Demo) -> Result<(), Failure> {
-    Err(Failure::work("x"))
+
+/// Arguments of `lab list`.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Where experiments are
+    #[arg(default_value = "experiments")]
+    directory: PathBuf,
 }
-pub(crate) fn list(_: &Demo) -> Result<(), Failure> {
-    Err(Failure::interrupted())
+
+impl From<LabError> for Failure {
+    fn from(e: LabError) -> Self {
+        match &e {
+            LabError::Cancelled => Failure::interrupted(),
+            e if e.is_permission() => Failure::not_permitted(e),
+            LabError::Experiment { .. } | LabError::Unknown { .. } => Failure::usage(e),
+            e => Failure::work(e),
+        }
+    }
+}
+
+/// `evenkeel demo`.
+pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
+    let experiment = Experiment::parse(VDSL100, Path::new("experiments/vdsl100.toml"))?;
+    eprintln!(
+        "An emulated VDSL-100 line between network namespaces: {} down, {} up.\n\
+         Each load runs without and with evenkeel; this takes less than two minutes.",
+        experiment.line.down, experiment.line.up
+    );
+    let names = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+    let options = RunOptions {
+        quick: true,
+        loads: names(&["down1", "up1", "rrul"]),
+        conditions: names(&["none", "evenkeel"]),
+        command: "evenkeel demo".into(),
+        ..RunOptions::default()
+    };
+    let result = measure(&experiment, &options)?;
+    print(&evenkeel_report::table(&result))?;
+    write(&result, &args.out)
+}
+
+/// `evenkeel lab run`.
+pub(crate) fn run(args: &Run) -> Result<(), Failure> {
+    let experiment = Experiment::load(&args.experiment)?;
+    let options = RunOptions {
+        quick: args.quick,
+        loads: args.loads.clone(),
+        conditions: args.conditions.clone(),
+        repeat: args.repeat,
+        seed: args.seed,
+        engine: args.engine.clone(),
+        command: command_line(),
+    };
+    if let Some(out) = &args.out {
+        // An unwritable place is better known before an hour of work than after it.
+        fs::create_dir_all(out)
+            .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
+    }
+    let result = measure(&experiment, &options)?;
+    if args.json {
+        print(&(serde_json::to_string(&result).map_err(Failure::work)? + "\n"))?;
+    } else {
+        print(&evenkeel_report::table(&result))?;
+    }
+    args.out.as_ref().map_or(Ok(()), |out| write(&result, out))
+}
+
+/// `evenkeel lab list`.
+pub(crate) fn list(args: &List) -> Result<(), Failure> {
+    let directory = args.directory.display();
+    let entries = fs::read_dir(&args.directory)
+        .map_err(|e| Failure::work(format_args!("read {directory}: {e}")))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    files.retain(|p| p.extension().is_some_and(|x| x == "toml"));
+    files.sort();
+    let mut text = String::new();
+    for file in files {
+        let e = Experiment::load(&file)?;
+        let loads: Vec<_> = e.loads.iter().map(|l| l.name.as_str()).collect();
+        text += &format!(
+            "{}: {}\n  loads {}; conditions {}\n",
+            file.display(),
+            e.about,
+            loads.join(", "),
+            e.conditions.join(", ")
+        );
+    }
+    print(&text)
+}
+
+fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, Failure> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The first asks to stop; a second one ends the process as it would have.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&cancel))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
+            .map_err(Failure::work)?;
+    }
+    let state = StateRoot::new()?;
+    let mut shapers: Vec<Box<dyn Shaper>> = Evenkeel::all(&state.0)
+        .into_iter()
+        .map(|s| Box::new(s) as Box<dyn Shaper>)
+        .collect();
+    let mut meter = Meter::new();
+    let result = evenkeel_lab::run(
+        experiment,
+        options,
+        &mut shapers,
+        &mut |p| meter.show(p),
+        &cancel,
+    );
+    meter.finish();
+    Ok(result?)
+}
+
+/// A directory for the records of shaped gateways, gone when dropped. Namespaces of a lab are
+/// gone before it, so what a kill leaves here means nothing.
+struct StateRoot(PathBuf);
+
+impl StateRoot {
+    fn new() -> Result<Self, Failure> {
+        let path = std::env::temp_dir().join(format!("evenkeel-lab-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|e| Failure::work(format_args!("create {}: {e}", path.display())))?;
+        Ok(StateRoot(path))
+    }
+}
+
+impl Drop for StateRoot {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Where the work is, on stderr: one line that changes on a terminal, one line per cell elsewhere.
+struct Meter {
+    live: bool,
+    last: String,
+}
+
+impl Meter {
+    fn new() -> Self {
+        Meter {
+            live: io::stderr().is_terminal(),
+            last: String::new(),
+        }
+    }
+
+    fn show(&mut self, p: &Progress<'_>) {
+        let mut line = format!(
+            "[{}/{}] {}, {}",
+            p.number, p.of, p.cell.load, p.cell.condition
+        );
+        if p.attempt > 1 {
+            line += &format!(" (again, attempt {}: the machine was too busy)", p.attempt);
+        }
+        if self.live {
+            let phase = match p.phase {
+                Phase::Idle => "idle line",
+                Phase::Load => "under load",
+                Phase::Finish => "last probes",
+            };
+            line += &format!(": {phase}, {:.0} s left", p.left.as_secs_f64().ceil());
+            eprint!("\r\x1b[K{line}");
+        } else if line != self.last {
+            eprintln!("{line}");
+        }
+        let _ = io::stderr().flush();
+        self.last = line;
+    }
+
+    fn finish(&self) {
+        if self.live && !self.last.is_empty() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
+    evenkeel_report::write_all(result, out).map_err(Failure::work)?;
+    let today = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let date = today.split('T').next().unwrap_or_default();
+    let markdown = out.join("report.md");
+    fs::write(&markdown, evenkeel_report::markdown(result, date))
+        .map_err(|e| Failure::work(format_args!("write {}: {e}", markdown.display())))?;
+    eprintln!(
+        "The report with pictures: {}",
+        out.join("report.html").display()
+    );
+    Ok(())
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    crate::gateway::print(text)
+}
+
+/// The command as it was typed, with the program's name rather than its path.
+fn command_line() -> String {
+    std::iter::once("evenkeel".to_owned())
+        .chain(std::env::args().skip(1))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

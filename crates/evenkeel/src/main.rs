@@ -2,6 +2,7 @@
 //!
 //! This file reads the command line and hands over; each command has a file of its own.
 
+mod condition;
 mod failure;
 mod gateway;
 mod lab;

@@ -1,0 +1,76 @@
+//! evenkeel itself as a condition of the lab.
+//!
+//! Principle: exactly what `evenkeel shape` does, through the same call, told the rates and the
+//! framing of the line. Non-goals: other people's designs.
+
+use std::path::Path;
+
+use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_kernel::{Request, StateDir, clear, shape, status};
+use evenkeel_lab::{Shaper, ShaperError, Site};
+
+/// A way to shape, by a name.
+pub(crate) struct Evenkeel {
+    name: &'static str,
+    choice: Choice,
+    mode: Mode,
+    state: std::path::PathBuf,
+    device: String,
+}
+
+impl Evenkeel {
+    /// The conditions that are evenkeel: what it does by itself, each backend, each mode.
+    pub(crate) fn all(state: &Path) -> Vec<Self> {
+        [
+            ("evenkeel", Choice::Auto, Mode::Ping),
+            ("evenkeel-cake", Choice::Cake, Mode::Ping),
+            ("evenkeel-htb", Choice::Htb, Mode::Ping),
+            ("evenkeel-bandwidth", Choice::Auto, Mode::Bandwidth),
+        ]
+        .into_iter()
+        .map(|(name, choice, mode)| Evenkeel {
+            name,
+            choice,
+            mode,
+            state: state.to_owned(),
+            device: String::new(),
+        })
+        .collect()
+    }
+
+    /// The directory belongs to the namespace we are in, so it is made anew each time.
+    fn dir(&self) -> StateDir {
+        StateDir::new(&self.state)
+    }
+}
+
+impl Shaper for Evenkeel {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
+        self.device.clone_from(&site.wan);
+        let request = Request {
+            device: site.wan.clone(),
+            down: site.line.down,
+            up: site.line.up,
+            framing: Some(site.line.framing),
+            choice: self.choice,
+            mode: self.mode,
+            replace: false,
+        };
+        shape(&self.dir(), &request)?;
+        Ok(())
+    }
+
+    fn dropped(&mut self) -> Result<u64, ShaperError> {
+        let all = status(&self.dir(), Some(&self.device))?;
+        Ok(all.iter().map(|s| s.up.dropped + s.down.dropped).sum())
+    }
+
+    fn clear(&mut self) -> Result<(), ShaperError> {
+        clear(&self.dir(), &self.device)?;
+        Ok(())
+    }
+}

@@ -19,7 +19,7 @@ impl Axis {
     /// From 0 to a round value that is at least `hi`, with about `ticks` steps.
     pub(crate) fn from_zero(hi: f64, ticks: usize) -> Axis {
         let hi = sane(hi).max(1e-6);
-        let step = round_up(hi / ticks.max(1) as f64);
+        let step = round_up(hi / ticks.max(1) as f64, &[1.0, 2.0, 2.5, 5.0]);
         // A step more only if the last tick would lie clearly below the highest value.
         let steps = (hi / step - 1e-9).ceil().max(1.0);
         Axis {
@@ -34,7 +34,7 @@ impl Axis {
     pub(crate) fn exact(lo: f64, hi: f64, ticks: usize) -> Axis {
         let lo = sane(lo);
         let hi = sane(hi).max(lo + 1e-6 + lo.abs() * 1e-9);
-        let step = round_up((hi - lo) / ticks.max(1) as f64);
+        let step = round_up((hi - lo) / ticks.max(1) as f64, &[1.0, 2.0, 5.0]);
         Axis {
             lo,
             hi,
@@ -116,11 +116,11 @@ fn sane(v: f64) -> f64 {
     }
 }
 
-/// The smallest of 1, 2, 2.5, 5, 10 times a power of ten that is at least `v`.
-fn round_up(v: f64) -> f64 {
+/// The smallest of `marks` and 10 times a power of ten that is at least `v`.
+fn round_up(v: f64, marks: &[f64]) -> f64 {
     let power = 10f64.powf(v.max(1e-9).log10().floor());
-    [1.0, 2.0, 2.5, 5.0]
-        .into_iter()
+    marks
+        .iter()
         .map(|m| m * power)
         .find(|s| *s >= v * (1.0 - 1e-9))
         .unwrap_or(10.0 * power)

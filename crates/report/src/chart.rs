@@ -11,7 +11,15 @@ use std::fmt::Write;
 use crate::axis::Axis;
 
 /// How many conditions have a colour of their own; more share them.
-pub(crate) const COLOURS: usize = 6;
+pub(crate) const COLOURS: usize = 8;
+
+/// The colour of the condition at this place: the first has one to itself.
+fn shade(place: usize) -> usize {
+    match place.checked_sub(1) {
+        Some(other) => 1 + other % (COLOURS - 1),
+        None => 0,
+    }
+}
 
 /// Where the text and the panels of a drawing go.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +67,7 @@ pub(crate) struct Drawing {
     pub(crate) body: String,
 }
 
-/// One line of samples: x, and y or a gap. `colour` is an index, taken modulo [`COLOURS`].
+/// One line of samples: x, and y or a gap. `colour` is the place of its condition.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) colour: usize,
@@ -132,7 +140,7 @@ pub(crate) fn head(
         let _ = writeln!(
             out,
             r#"<path class="k c{}" d="M{x:.1} {:.1}h22"/><text x="{:.1}" y="{y:.1}" font-size="{}">{}</text>"#,
-            colour % COLOURS,
+            shade(*colour),
             y - layout.text * 0.33,
             x + 29.0,
             layout.text,
@@ -212,11 +220,7 @@ pub(crate) fn panel(out: &mut String, panel: &Panel, frame: Frame, text: f64) {
             .map(|&(x, y)| (at_x(x), y.map(at_y)));
         let d = path(&thin(places, left));
         if !d.is_empty() {
-            let _ = writeln!(
-                out,
-                r#"<path class="l c{}" d="{d}"/>"#,
-                line.colour % COLOURS
-            );
+            let _ = writeln!(out, r#"<path class="l c{}" d="{d}"/>"#, shade(line.colour));
         }
     }
     for (colour, places) in &panel.crosses {
@@ -230,7 +234,7 @@ pub(crate) fn panel(out: &mut String, panel: &Panel, frame: Frame, text: f64) {
             }
         }
         if !d.is_empty() {
-            let _ = writeln!(out, r#"<path class="l c{}" d="{d}"/>"#, colour % COLOURS);
+            let _ = writeln!(out, r#"<path class="l c{}" d="{d}"/>"#, shade(*colour));
         }
     }
     levels(out, &panel.levels, frame, text, at_y);
@@ -257,7 +261,7 @@ fn levels(out: &mut String, levels: &[Level], frame: Frame, text: f64, at_y: imp
     }
     for ((y, level), label) in sorted.iter().zip(labels) {
         let (line, name) = match level.colour {
-            Some(c) => (format!("d c{}", c % COLOURS), format!("t{}", c % COLOURS)),
+            Some(c) => (format!("d c{}", shade(c)), format!("t{}", shade(c))),
             None => ("d n".to_owned(), "m".to_owned()),
         };
         let _ = writeln!(

@@ -27,10 +27,10 @@ pub(crate) const LIGHT: Theme = Theme {
     muted: "#5b636d",
     grid: "#e3e6ea",
     lines: [
-        "#f0a83c", "#0b3d91", "#00885f", "#c2497e", "#56a8dc", "#7a4b1e",
+        "#f0a83c", "#0b3d91", "#00885f", "#c2497e", "#56a8dc", "#7a4b1e", "#d9480f", "#8a8f98",
     ],
     names: [
-        "#9a5f00", "#0b3d91", "#006b4a", "#a32f64", "#1f6fa3", "#7a4b1e",
+        "#9a5f00", "#0b3d91", "#006b4a", "#a32f64", "#1f6fa3", "#7a4b1e", "#b83a08", "#5b636d",
     ],
 };
 
@@ -41,10 +41,10 @@ pub(crate) const DARK: Theme = Theme {
     muted: "#a3abb5",
     grid: "#2c3138",
     lines: [
-        "#a8701c", "#86bcff", "#3fd6a2", "#f08fb8", "#3c82ad", "#d9a679",
+        "#a8701c", "#86bcff", "#3fd6a2", "#f08fb8", "#3c82ad", "#d9a679", "#ff8a5c", "#8b929b",
     ],
     names: [
-        "#d99a3d", "#86bcff", "#3fd6a2", "#f08fb8", "#6fb4de", "#d9a679",
+        "#d99a3d", "#86bcff", "#3fd6a2", "#f08fb8", "#6fb4de", "#d9a679", "#ff8a5c", "#a3abb5",
     ],
 };
 

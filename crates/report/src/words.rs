@@ -115,9 +115,13 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// One paragraph for each row that can be compared with `none`.
+/// One paragraph for each row that can be compared with `none`: evenkeel's own if there are any,
+/// else all.
 pub(crate) fn findings(rows: &[Row<'_>]) -> Vec<String> {
+    let ours = |row: &Row<'_>| row.condition.starts_with("evenkeel");
+    let any = rows.iter().any(ours);
     rows.iter()
+        .filter(|row| ours(row) || !any)
         .filter_map(|row| Some(finding(row, row.factor.as_ref()?)))
         .collect()
 }

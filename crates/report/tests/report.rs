@@ -202,6 +202,23 @@ fn absurd_numbers() {
     assert!(html(&odd).ends_with("</html>\n"));
 }
 
+/// More conditions than colours: the legend breaks, the panels too.
+#[test]
+fn many_conditions() {
+    let conditions = [
+        "none",
+        "evenkeel",
+        "evenkeel-auto",
+        "cake-95",
+        "sqm-htb",
+        "inetgw",
+        "wondershaper",
+    ];
+    let runs = conditions.map(|c| run("rrul", c, 0, 10.0, 50.0, Some(100)));
+    let file = file(runs.to_vec());
+    assert_eq!(survives("many", &file).len(), 5);
+}
+
 #[test]
 fn hundreds_of_thousands_of_samples() {
     let runs = vec![

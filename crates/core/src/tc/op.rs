@@ -278,3 +278,44 @@ impl fmt::Display for Op {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Framing;
+    use crate::framing::Mode;
+    use crate::tc::{Cake, HtbRoot};
+    use std::time::Duration;
+
+    /// Most commands are compared with iproute2's messages in crates/wire/tests/oracle.rs; these
+    /// say what tc cannot.
+    #[test]
+    fn what_tc_cannot_say_is_a_comment() {
+        let spec = |qdisc, stab| {
+            Op::QdiscAdd(QdiscSpec {
+                dev: Dev::Index(5),
+                parent: Handle::ROOT,
+                handle: Handle::qdisc(1),
+                qdisc,
+                stab,
+            })
+        };
+        let vdsl = Stab::from_framing(Framing::new(Mode::Ptm, 30, 0), 14);
+        assert_eq!(
+            spec(Qdisc::Htb(HtbRoot::default()), Some(vdsl)).to_string(),
+            "tc qdisc add dev if5 root handle 1: stab mtu 2047 tsize 2048 overhead 16 linklayer \
+             ethernet htb default 0x0  # the size table also counts PTM's 64b/65b, which tc's \
+             stab cannot say"
+        );
+        let cake = Cake {
+            rtt: Some(Duration::from_millis(100)),
+            target: Some(Duration::from_millis(2)),
+            ..Cake::default()
+        };
+        assert_eq!(
+            spec(Qdisc::Cake(cake), None).to_string(),
+            "tc qdisc add dev if5 root handle 1: cake rtt 100ms  # with a target of 2ms, which tc \
+             cannot say"
+        );
+    }
+}

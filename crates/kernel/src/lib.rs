@@ -15,6 +15,6 @@ mod status;
 pub use error::Error;
 pub use probe::capabilities;
 pub use session::Session;
-pub use shape::{Cleared, Request, Shaped, clear, preview, shape};
+pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};
 pub use status::{Direction, Health, Status, TierCounters, status};

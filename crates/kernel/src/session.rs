@@ -91,6 +91,9 @@ impl Session {
 
     /// Carries out one operation.
     pub fn apply(&mut self, op: &Op) -> Result<(), Error> {
+        if matches!(op, Op::LinkAddIfb { .. } | Op::LinkDel { .. }) {
+            self.indices.clear();
+        }
         let mut message = encode(op, &|name| self.indices.get(name).copied());
         if message.is_err() {
             // A device that an earlier operation made.

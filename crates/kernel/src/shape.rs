@@ -198,11 +198,16 @@ pub fn shape(dir: &StateDir, request: &Request) -> Result<Shaped, Error> {
     let mut session = Session::open()?;
     // What is wrong with the request itself is said before anything is touched.
     look(&mut session, dir, &request.device)?.check(request)?;
-    let caps = capabilities()?;
+    shape_with(&capabilities()?, dir, request)
+}
+
+/// The same on a kernel of which only `caps` are to be used.
+pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Result<Shaped, Error> {
+    let mut session = Session::open()?;
     let _lock = dir.lock(&request.device)?;
     let before = look(&mut session, dir, &request.device)?;
     before.check(request)?;
-    let (plan, made_clsact) = prepare(&before, &caps, request)?;
+    let (plan, made_clsact) = prepare(&before, caps, request)?;
     let replaced = before
         .foreign()
         .or_else(|| before.state.as_ref().and_then(|s| s.replaced.clone()));

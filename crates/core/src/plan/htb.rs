@@ -235,7 +235,8 @@ impl Side<'_> {
                     .extend((0..BUCKETS).map(|b| tbf(Leaf::Bucket(tier, b), self.bucket_limit())));
             } else {
                 let leaf = Leaf::Tier(tier);
-                leaves.push(tbf(leaf, self.bucket_limit()));
+                // fq_codel takes the place of the FIFO that this would bound.
+                leaves.push(tbf(leaf, 8 * self.frame()));
                 let below = Handle::class(leaf.tbf(), 1);
                 leaves.push(self.qdisc(below, leaf.fq_codel(), Qdisc::FqCodel(self.fq_codel())));
             }
@@ -268,7 +269,6 @@ impl Side<'_> {
     /// New rates, framing and limits for a tree that stands.
     pub(super) fn htb_update(&self, buckets: bool) -> Vec<Op> {
         let classes = self.classes(buckets).into_iter().map(Op::ClassChange);
-        // A TBF's limit is its FIFO's; with fq_codel below it there is none.
         let leaves = self
             .leaves(buckets)
             .into_iter()

@@ -1,0 +1,119 @@
+//! The bytes that a backend charges for a packet are those the line takes.
+//!
+//! CAKE reports the largest adjusted length it has seen, so sizes go up. HTB reports tokens: after
+//! one packet on a full bucket they are short by exactly that packet, in ticks of 64 ns.
+
+use std::time::{Duration, Instant};
+
+use evenkeel_core::framing::{Mode, PRESETS};
+use evenkeel_core::plan::{Backend, EGRESS};
+use evenkeel_core::tc::Handle;
+use evenkeel_kernel::Session;
+use evenkeel_wire::tc::stats::AppStats;
+use evenkeel_wire::tc::{ClassBody, QdiscInfo};
+
+use crate::world::{World, everywhere};
+
+/// IP lengths around the edges of cells, of 64 bytes and of the minimum frame.
+const LENGTHS: [u32; 22] = [
+    28, 29, 40, 46, 47, 52, 56, 57, 64, 72, 73, 100, 120, 121, 256, 576, 577, 1000, 1440, 1492,
+    1499, 1500,
+];
+
+#[test]
+fn every_framing_is_charged_as_the_line_does() {
+    everywhere("every_framing_is_charged_as_the_line_does", |w| {
+        for (name, framing) in PRESETS {
+            let request = w.request("50mbit", "8mbit", &framing.to_string());
+            w.shape(&request).unwrap();
+            let socket = w.sender();
+            for ip in LENGTHS {
+                let wire = f64::from(framing.wire_len(ip));
+                let payload = vec![0; ip as usize - 28];
+                let charged = match w.backend {
+                    Backend::Cake => {
+                        socket.send(&payload).unwrap();
+                        f64::from(largest(w))
+                    }
+                    _ => htb(w, &framing, || {
+                        socket.send(&payload).unwrap();
+                    }),
+                };
+                let too_many = match (w.backend, framing.mode) {
+                    (Backend::Cake, _) => 0.0,
+                    // See core::plan's own test of what HTB can be told.
+                    (_, Mode::Ptm) => 2.1,
+                    _ if framing.overhead < w.link_header() as i16 => 53.1,
+                    _ => 0.1,
+                };
+                assert!(
+                    charged >= wire - 0.1 && charged <= wire + too_many,
+                    "{:?} {:?} {name}: IP {ip} is {wire} on the line, charged {charged:.2}",
+                    w.backend,
+                    w.wan
+                );
+            }
+            w.clear();
+        }
+    });
+}
+
+fn root(w: &World) -> QdiscInfo {
+    let mut session = Session::open().unwrap();
+    let index = session.link("wan").unwrap().unwrap().index;
+    let all = session.qdiscs(index).unwrap();
+    let _ = w;
+    all.into_iter().find(|q| q.parent == Handle::ROOT).unwrap()
+}
+
+/// Largest length that CAKE has charged.
+fn largest(w: &World) -> u32 {
+    match root(w).stats.app {
+        AppStats::Cake(cake) => cake.max_adjlen,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Line bytes that HTB charges its root class for the one packet that `send` sends.
+fn htb(w: &World, framing: &evenkeel_core::Framing, send: impl Fn()) -> f64 {
+    let mut session = Session::open().unwrap();
+    let index = session.link("wan").unwrap().unwrap().index;
+    let mut class = || {
+        let all = session.classes(index).unwrap();
+        all.into_iter()
+            .find(|c| c.classid == Handle::class(EGRESS, 1))
+            .unwrap()
+    };
+    let ClassBody::Htb(htb) = class().body else {
+        panic!("not HTB")
+    };
+    // Longer than the emptiest bucket takes to fill.
+    let full = htb.rate.time_for(3 * u64::from(htb.burst)).unwrap() + Duration::from_millis(1);
+    let since = Instant::now();
+    while since.elapsed() < full {
+        std::thread::sleep(full);
+    }
+    let sent = class().stats.packets;
+    send();
+    let since = Instant::now();
+    let after = loop {
+        let now = class();
+        if now.stats.packets > sent {
+            break now;
+        }
+        assert!(
+            since.elapsed() < Duration::from_secs(5),
+            "the packet never left"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let AppStats::Htb(stats) = after.stats.app else {
+        panic!("no HTB statistics")
+    };
+    // The bucket's depth in ticks, as HTB was given it.
+    let ticks_per_byte = 8e9 / htb.rate.bps() as f64 / 64.0;
+    let depth = (f64::from(htb.burst) * ticks_per_byte).round();
+    let charged = (depth - f64::from(stats.tokens)) / ticks_per_byte;
+    let (_, (n, d)) = evenkeel_core::plan::htb_link(*framing, w.link_header());
+    charged * d as f64 / n as f64
+}

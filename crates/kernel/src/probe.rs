@@ -11,6 +11,7 @@ use evenkeel_core::tc::{
     Op, Protocol, Qdisc, QdiscSpec, Tbf, U32,
 };
 use evenkeel_sys::netns::Netns;
+use evenkeel_wire::FilterBody;
 
 use crate::{Error, Session};
 
@@ -154,6 +155,15 @@ fn probe() -> Result<Capabilities, Error> {
         (Feature::Skbedit, with(vec![skbedit])),
     ] {
         note(feature, session.apply(&filter(kind)))?;
+    }
+    // A kernel without marks in u32 takes the filter and forgets the mark: it would match all.
+    let index = session.link(name)?.map_or(0, |l| l.index);
+    let filters = session.filters(index, Handle::CLSACT_INGRESS)?;
+    let remembered = filters
+        .iter()
+        .any(|f| matches!(&f.body, FilterBody::Known(FilterKind::U32(u)) if u.mark.is_some()));
+    if !remembered {
+        caps.0.remove(&Feature::U32Mark);
     }
     Ok(caps)
 }

@@ -7,6 +7,7 @@
 mod accounting;
 mod lifecycle;
 mod oracle;
+mod tiers;
 mod world;
 
 use std::process::Command;

@@ -144,8 +144,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
     Ok(all)
 }
 
-/// CAKE's diffserv4 tins in its own order (`cake_config_diffserv4`).
-const TINS: [Tier; 4] = [Tier::BestEffort, Tier::Bulk, Tier::Video, Tier::Voice];
+/// CAKE's diffserv4 tins in the order of its report (`cake_dump_stats` walks `tin_order`).
+const TINS: [Tier; 4] = [Tier::Bulk, Tier::BestEffort, Tier::Video, Tier::Voice];
 
 fn direction(
     session: &mut Session,

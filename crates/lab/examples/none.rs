@@ -28,12 +28,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut last = String::new();
     let mut progress = |p: &evenkeel_lab::Progress<'_>| {
         let line = format!(
-            "[{}/{}] {} {} try {} {:?} {} s left",
+            "[{}/{}] {} {} try {} {} {:?} {} s left",
             p.number,
             p.of,
             p.cell.condition,
             p.cell.load,
             p.attempt,
+            p.void,
             p.phase,
             p.left.as_secs_f64().ceil()
         );

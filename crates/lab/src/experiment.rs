@@ -292,6 +292,8 @@ impl Experiment {
         Ok(())
     }
 
+    /// Name, rate and steps of each direction, towards the customer first.
+    #[allow(clippy::type_complexity)]
     fn directions(&self) -> [(&'static str, Rate, &[(f64, Rate)]); 2] {
         [
             ("down", self.line.down, &self.line.down_steps),

@@ -83,7 +83,8 @@ pub fn goodput_series<'a>(flows: impl Iterator<Item = &'a [u64]>) -> Vec<(f64, f
 
 /// Mean of a goodput series, kbit/s.
 pub fn mean_kbit(series: &[(f64, f64)]) -> f64 {
-    series.iter().map(|s| s.1).sum::<f64>() / series.len().max(1) as f64
+    let sum = series.iter().fold(0.0, |sum, s| sum + s.1); // an empty `sum()` is -0
+    sum / series.len().max(1) as f64
 }
 
 /// The summary of `values` less `base`.

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
+use evenkeel_sys::netlink::Socket;
 use evenkeel_sys::{Error, Netns};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -18,7 +19,6 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
 
 /// A pair of virtual Ethernet devices: `device` here, `peer` in namespace `there`.
@@ -37,7 +37,7 @@ pub fn add_veth(device: &str, peer: &str, there: &Netns) -> Result<(), Error> {
         ]),
     ];
     let what = format!("add veth {device} with {peer} in {}", there.name());
-    ask(&what, Request::NewLink(link), NLM_F_CREATE | NLM_F_EXCL).map(|_| ())
+    ask(&what, Request::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
 }
 
 /// Switches `device` on, with room for `queue` packets in it if given.
@@ -52,7 +52,7 @@ pub fn up(device: &str, queue: Option<u32>) -> Result<(), Error> {
     }
     link.header.flags = LinkFlags::Up;
     link.header.change_mask = LinkFlags::Up;
-    ask(&format!("switch {device} on"), Request::SetLink(link), 0).map(|_| ())
+    ask(&format!("switch {device} on"), Request::SetLink(link), 0)
 }
 
 /// Adds an address to `device`.
@@ -71,7 +71,6 @@ pub fn add_address(device: &str, address: IpAddr, prefix: u8) -> Result<(), Erro
         Request::NewAddress(message),
         NLM_F_CREATE | NLM_F_EXCL,
     )
-    .map(|_| ())
 }
 
 /// Sends everything that has no better route to `gateway`.
@@ -88,7 +87,7 @@ pub fn add_default_route(gateway: IpAddr) -> Result<(), Error> {
     };
     message.attributes = vec![RouteAttribute::Gateway(via)];
     let what = format!("add a default route through {gateway}");
-    ask(&what, Request::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL).map(|_| ())
+    ask(&what, Request::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
 }
 
 /// Packets that the kernel wanted to send through `device` and that did not fit into it.
@@ -96,11 +95,17 @@ pub fn dropped(device: &str) -> Result<u64, Error> {
     let mut link = LinkMessage::default();
     link.header.index = index(device)?;
     let what = format!("read the counters of {device}");
-    let answer = ask(&what, Request::GetLink(link), 0)?;
-    let Some(Request::NewLink(link)) = answer else {
-        return Err(Error::new(what, Errno::ENODATA));
-    };
-    let counters = link.attributes.iter().find_map(|a| match a {
+    let answer = Socket::open_route()?
+        .dump(&bytes(Request::GetLink(link), 0))
+        .map_err(|e| Error::netlink(&what, e))?;
+    let links = answer
+        .iter()
+        .filter_map(|m| NetlinkMessage::deserialize(m).ok());
+    let mut attributes = links.flat_map(|m| match m.payload {
+        NetlinkPayload::InnerMessage(Request::NewLink(l)) => l.attributes,
+        _ => Vec::new(),
+    });
+    let counters = attributes.find_map(|a| match a {
         LinkAttribute::Stats64(s) => Some(s.tx_dropped),
         _ => None,
     });
@@ -119,37 +124,18 @@ fn index(device: &str) -> Result<u32, Error> {
         .map_err(|e| Error::new(format!("find device {device}"), e))
 }
 
-/// Sends a request, waits for its acknowledgement, returns the message that came before it.
-fn ask(what: &str, request: Request, flags: u16) -> Result<Option<Request>, Error> {
-    let io = |e: std::io::Error| Error::io(what, &e);
-    let mut socket = Socket::new(NETLINK_ROUTE).map_err(io)?;
-    socket.bind_auto().map_err(io)?;
-    socket.connect(&SocketAddr::new(0, 0)).map_err(io)?;
+/// Sends a request and waits until the kernel has done it.
+fn ask(what: &str, request: Request, flags: u16) -> Result<(), Error> {
+    Socket::open_route()?
+        .request(&bytes(request, flags))
+        .map_err(|e| Error::netlink(what, e))
+}
+
+fn bytes(request: Request, flags: u16) -> Vec<u8> {
     let mut message = NetlinkMessage::from(request);
     message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
     message.finalize();
-    let mut buffer = vec![0; message.buffer_len()];
-    message.serialize(&mut buffer);
-    socket.send(&buffer, 0).map_err(io)?;
-    let mut answer = None;
-    loop {
-        let (data, _) = socket.recv_from_full().map_err(io)?;
-        let mut rest = data.as_slice();
-        while !rest.is_empty() {
-            let m = NetlinkMessage::<Request>::deserialize(rest)
-                .map_err(|_| Error::new(format!("{what} (answer)"), Errno::EBADMSG))?;
-            let length = (m.header.length as usize).next_multiple_of(4);
-            rest = rest.get(length.max(16)..).unwrap_or_default();
-            match m.payload {
-                NetlinkPayload::Error(e) => {
-                    return match e.code {
-                        None => Ok(answer),
-                        Some(code) => Err(Error::new(what, Errno::from_raw(-code.get()))),
-                    };
-                }
-                NetlinkPayload::InnerMessage(m) => answer = Some(m),
-                _ => {}
-            }
-        }
-    }
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
 }

@@ -73,6 +73,8 @@ pub struct Progress<'a> {
     pub of: usize,
     /// Which try, from 1; more than 1 after a void run.
     pub attempt: u32,
+    /// Why the try before was void; empty on the first.
+    pub void: &'a str,
     /// What it does.
     pub phase: Phase,
     /// Until the phase ends.
@@ -133,6 +135,7 @@ pub fn run(
     let mut runs: Vec<Run> = Vec::new();
     for (number, cell) in (1..).zip(&cells) {
         let mut attempt = 1;
+        let mut void = String::new();
         runs.push(loop {
             let of = cells.len();
             let mut tell = |phase, left| {
@@ -141,6 +144,7 @@ pub fn run(
                     number,
                     of,
                     attempt,
+                    void: &void,
                     phase,
                     left,
                 });
@@ -150,6 +154,7 @@ pub fn run(
                 break run;
             }
             attempt += 1;
+            void = run.instrument.void;
         });
     }
     Ok(ResultFile {

@@ -63,12 +63,12 @@ impl Topology {
         for (i, server) in this.servers.iter().enumerate() {
             let near = Ipv4Addr::new(198, 18, i as u8, 1);
             let device = format!("srv{}", i + 1);
-            this.connect(&this.provider, &device, near, server, server_address(i))?;
+            connect(&this.provider, &device, near, server, server_address(i))?;
         }
         for (i, client) in this.clients.iter().enumerate() {
             let near = Ipv4Addr::new(192, 168, i as u8 + 1, 1);
             let far = Ipv4Addr::new(192, 168, i as u8 + 1, 2);
-            this.connect(&this.gateway, &lan_device(i), near, client, far.into())?;
+            connect(&this.gateway, &lan_device(i), near, client, far.into())?;
         }
         let kind = match experiment.line.device {
             Device::Tun => TunKind::Tun,
@@ -96,36 +96,35 @@ impl Topology {
         Ok((this, ends))
     }
 
-    /// A pair of devices between router `near` and a host whose way out it is.
-    fn connect(
-        &self,
-        near: &Netns,
-        device: &str,
-        near_ip: Ipv4Addr,
-        far: &Netns,
-        far_ip: IpAddr,
-    ) -> Result<(), LabError> {
-        const HOST: &str = "eth0";
-        near.run(|| {
-            net::add_veth(device, HOST, far)?;
-            net::add_address(device, near_ip.into(), 24)?;
-            no_offloads(device)?;
-            net::up(device, None)
-        })??;
-        far.run(|| {
-            net::add_address(HOST, far_ip, 24)?;
-            no_offloads(HOST)?;
-            net::up(HOST, None)?;
-            net::add_default_route(near_ip.into())
-        })??;
-        Ok(())
-    }
-
     /// Packets that did not fit into the emulator's devices.
     pub fn ring_drops(&self) -> Result<u64, Error> {
         let provider = self.provider.run(|| net::dropped(LINE))??;
         Ok(provider + self.gateway.run(|| net::dropped(WAN))??)
     }
+}
+
+/// A pair of devices between router `near` and a host whose way out it is.
+fn connect(
+    near: &Netns,
+    device: &str,
+    near_ip: Ipv4Addr,
+    far: &Netns,
+    far_ip: IpAddr,
+) -> Result<(), LabError> {
+    const HOST: &str = "eth0";
+    near.run(|| {
+        net::add_veth(device, HOST, far)?;
+        net::add_address(device, near_ip.into(), 24)?;
+        no_offloads(device)?;
+        net::up(device, None)
+    })??;
+    far.run(|| {
+        net::add_address(HOST, far_ip, 24)?;
+        no_offloads(HOST)?;
+        net::up(HOST, None)?;
+        net::add_default_route(near_ip.into())
+    })??;
+    Ok(())
 }
 
 /// The gateway's device towards client `i` (from 0).

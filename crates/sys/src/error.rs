@@ -4,12 +4,15 @@
 
 use nix::errno::Errno;
 
+use crate::netlink::NetlinkError;
+
 /// A failed call to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {}{}", errno.desc(), hint(*errno))]
+#[error("{what}: {}{}", words.as_deref().unwrap_or(errno.desc()), hint(*errno))]
 pub struct Error {
     what: String,
     errno: Errno,
+    words: Option<String>,
 }
 
 impl Error {
@@ -18,6 +21,16 @@ impl Error {
         Error {
             what: what.into(),
             errno,
+            words: None,
+        }
+    }
+
+    /// `what` was tried, the kernel refused it over netlink, perhaps in words of its own.
+    pub fn netlink(what: impl Into<String>, e: NetlinkError) -> Self {
+        Error {
+            what: what.into(),
+            errno: e.errno,
+            words: e.text,
         }
     }
 

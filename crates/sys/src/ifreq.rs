@@ -81,13 +81,37 @@ pub fn offload(device: &str, offload: Offload) -> Result<bool, Error> {
         .context(|| format!("ask for {offload:?} of {device}"))
 }
 
-fn ethtool(device: &str, cmd: u32, data: u32) -> Result<u32, Errno> {
-    let fd: OwnedFd = socket(
+/// Switches `device` of the calling thread's namespace on.
+pub fn set_up(device: &str) -> Result<(), Error> {
+    set_flags(device, libc::IFF_UP as i16).context(|| format!("switch {device} on"))
+}
+
+fn set_flags(device: &str, flags: i16) -> Result<(), Errno> {
+    let fd = control_socket()?;
+    let mut request = Ifreq::named(device)?;
+    request.set_short(flags);
+    // SAFETY: SIOCSIFFLAGS reads the `ifreq`, which lives until the call returns.
+    let answer = unsafe {
+        libc::ioctl(
+            fd.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            request.as_mut_ptr(),
+        )
+    };
+    Errno::result(answer).map(|_| ())
+}
+
+fn control_socket() -> Result<OwnedFd, Errno> {
+    socket(
         AddressFamily::Inet,
         SockType::Datagram,
         SockFlag::SOCK_CLOEXEC,
         None,
-    )?;
+    )
+}
+
+fn ethtool(device: &str, cmd: u32, data: u32) -> Result<u32, Errno> {
+    let fd = control_socket()?;
     let mut value = EthtoolValue { cmd, data };
     let mut request = Ifreq::named(device)?;
     request.0.ifr_ifru.ifru_data = (&raw mut value).cast();

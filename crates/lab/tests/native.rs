@@ -1,0 +1,332 @@
+//! The instrument itself, on this kernel: is the line right, and does nothing stay behind?
+//!
+//! As in the product a void run (another program had the CPU) is made again, here more often,
+//! because tests run beside compilers.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use evenkeel_core::result::Run;
+use evenkeel_lab::experiment::{Device, Experiment};
+use evenkeel_lab::{LabError, Phase, RunOptions, Shaper, ShaperError, Site, cells, run, run_cell};
+
+/// Tests that measure have the machine for themselves, as far as this process goes.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Says so and is false if this is really not root.
+fn root(test: &str) -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        println!("SKIP {test}: not root, so no namespaces and no TUN");
+    }
+    root
+}
+
+fn vdsl100(device: Device, seconds: f64) -> Experiment {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
+    let mut e = Experiment::load(&file).unwrap();
+    e.line.device = device;
+    e.duration.quick_s = seconds;
+    e.duration.idle_s = 2.0;
+    e
+}
+
+/// A run of `load` without shaping that is not void.
+fn good_run(e: &Experiment, load: &str) -> Run {
+    let options = RunOptions {
+        quick: true,
+        loads: vec![load.to_owned()],
+        conditions: vec!["none".into()],
+        ..RunOptions::default()
+    };
+    let cell = &cells(e, &options).unwrap()[0];
+    let never = AtomicBool::new(false);
+    let mut why = String::new();
+    for _ in 0..6 {
+        let run =
+            run_cell(e, cell, &mut [], &mut |_, _| {}, &never).unwrap_or_else(|e| panic!("{e}"));
+        if run.instrument.void.is_empty() {
+            return run;
+        }
+        why = run.instrument.void;
+        eprintln!("void, once more: {why}");
+    }
+    panic!("six void runs of {load}, the last because {why}");
+}
+
+/// An empty line takes what is set: 9.2 ms, and 29 us to serialise a probe of 84 bytes (108 on
+/// the line) at 40143 and 109341 kbit/s.
+#[test]
+fn the_empty_line_is_right_on_tun_and_tap() {
+    if !root("the_empty_line_is_right_on_tun_and_tap") {
+        return;
+    }
+    let _alone = alone();
+    for device in [Device::Tun, Device::Tap] {
+        let run = good_run(&vdsl100(device, 2.0), "idle");
+        let expected = 9.2 + 108.0 * 8.0 / 40_143.0 + 108.0 * 8.0 / 109_341.0;
+        let off = run.ping_ms.median - expected;
+        eprintln!("{device:?}: median {:.3} ms, {off:+.3}", run.ping_ms.median);
+        assert!(
+            off.abs() <= 0.2,
+            "{device:?}: {off:+.3} ms, {:?}",
+            run.ping_ms
+        );
+        assert_eq!(run.lost, 0);
+        let icmp = run.icmp_ms.unwrap();
+        assert!(
+            (icmp.median - expected).abs() <= 0.25,
+            "{device:?}: {icmp:?}"
+        );
+    }
+}
+
+/// Goodput is what the framing allows, and the queues are those of the paper.
+#[test]
+fn the_loaded_line_carries_what_its_framing_allows() {
+    if !root("the_loaded_line_carries_what_its_framing_allows") {
+        return;
+    }
+    let _alone = alone();
+    for (device, load) in [(Device::Tun, "down1"), (Device::Tap, "up1")] {
+        let e = vdsl100(device, 7.0);
+        let run = good_run(&e, load);
+        let (series, rate) = match load {
+            "down1" => (&run.series.down_kbit, e.line.down),
+            _ => (&run.series.up_kbit, e.line.up),
+        };
+        // 1448 bytes of payload in packets of 1500, less the probes: 100 a second of 108 bytes.
+        let probes = 100.0 * 108.0 * 8.0 / 1000.0;
+        let line = rate.bps() as f64 / 1000.0 - probes;
+        let allowed = line * e.line.framing.efficiency(1500);
+        let steady: Vec<f64> = series.iter().filter(|s| s.0 > 2.0).map(|s| s.1).collect();
+        let goodput = steady.iter().sum::<f64>() / steady.len() as f64;
+        let share = goodput / allowed;
+        eprintln!(
+            "{device:?} {load}: {goodput:.0} of {allowed:.0} kbit/s, {:?}",
+            run.increase_ms
+        );
+        assert!(
+            (0.99..1.01).contains(&share),
+            "{load}: {share:.4} of what is allowed"
+        );
+        let later = run.series.udp.iter().filter(|s| s.0 > 2.0);
+        let later: Vec<f64> = later.filter_map(|s| s.1).map(|v| v - run.base_ms).collect();
+        let s = evenkeel_core::Summary::of(&later).unwrap();
+        if load == "up1" {
+            assert!((s.median - 95.0).abs() <= 2.0, "a standing queue: {s:?}");
+            assert!(s.stddev < 2.0, "a standing queue: {s:?}");
+        } else {
+            // Tail drop: the queue never exceeds buffer/rate = 30 ms, and reaches it.
+            assert!(
+                s.max < 30.6 && s.max > 28.0,
+                "a saw under the buffer: {s:?}"
+            );
+        }
+    }
+}
+
+/// A shaper that only writes down what it is asked to do.
+#[derive(Default)]
+struct Recorder(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+impl Shaper for Recorder {
+    fn name(&self) -> &'static str {
+        "recorder"
+    }
+    fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
+        nix::net::if_::if_nametoindex(site.wan.as_str())?;
+        for lan in &site.lan {
+            nix::net::if_::if_nametoindex(lan.as_str())?;
+        }
+        self.0.lock().unwrap().push("apply".into());
+        Ok(())
+    }
+    fn dropped(&mut self) -> Result<u64, ShaperError> {
+        Ok(42)
+    }
+    fn clear(&mut self) -> Result<(), ShaperError> {
+        self.0.lock().unwrap().push("clear".into());
+        Ok(())
+    }
+}
+
+#[test]
+fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
+    if !root("conditions_work_inside_the_gateway_and_a_stop_clears_them") {
+        return;
+    }
+    let _alone = alone();
+    let log = Recorder::default();
+    let calls = std::sync::Arc::clone(&log.0);
+    let mut shapers: Vec<Box<dyn Shaper>> = vec![Box::new(log)];
+    let mut e = vdsl100(Device::Tun, 1.0);
+    let options = RunOptions {
+        quick: true,
+        loads: vec!["rrul".into()],
+        conditions: vec!["none".into(), "recorder".into()],
+        ..RunOptions::default()
+    };
+    let cancel = AtomicBool::new(false);
+    let result =
+        run(&e, &options, &mut shapers, &mut |_| {}, &cancel).unwrap_or_else(|e| panic!("{e}"));
+    let made = std::mem::take(&mut *calls.lock().unwrap());
+    assert!(!made.is_empty(), "once, or more often if runs were void");
+    assert!(made.chunks(2).all(|c| c == ["apply", "clear"]), "{made:?}");
+    assert!(result.runs[1].dropped_by_us == 42 && result.runs[0].dropped_by_us == 0);
+    assert_eq!(result.runs[0].flows_kbit.len(), 8);
+    assert!(
+        result.runs[0]
+            .flows_kbit
+            .contains_key("down/client1/near/3")
+    );
+    // Floats may lose their last bit on the way; the form may not change.
+    let json = serde_json::to_string(&result).unwrap();
+    let back: evenkeel_core::result::ResultFile = serde_json::from_str(&json).unwrap();
+    assert_eq!((back.line, back.runs.len()), (result.line, 2));
+
+    e.duration.quick_s = 30.0;
+    let begun = Instant::now();
+    let mut stop = |p: &evenkeel_lab::Progress<'_>| {
+        if p.cell.condition == "recorder" && p.phase == Phase::Load {
+            cancel.store(true, Ordering::Relaxed);
+        }
+    };
+    let options = RunOptions {
+        conditions: vec!["recorder".into()],
+        ..options
+    };
+    let stopped = run(&e, &options, &mut shapers, &mut stop, &cancel);
+    assert!(matches!(stopped, Err(LabError::Cancelled)));
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(*calls.lock().unwrap(), ["apply", "clear"]);
+
+    let options = RunOptions {
+        conditions: vec!["cake-95".into()],
+        ..options
+    };
+    let e = run(&e, &options, &mut shapers, &mut |_| {}, &cancel).unwrap_err();
+    assert_eq!(
+        e.to_string(),
+        "there is no condition \"cake-95\" (there are: none, recorder)"
+    );
+}
+
+/// Not a test of its own: what [`kill_leaves_nothing_behind`] kills.
+#[test]
+fn child_of_the_kill_test() {
+    if std::env::var_os("EVENKEEL_LAB_CHILD").is_none() {
+        return;
+    }
+    let options = RunOptions {
+        quick: true,
+        loads: vec!["rrul".into()],
+        conditions: vec!["none".into()],
+        ..RunOptions::default()
+    };
+    let mut told = false;
+    let mut progress = |p: &evenkeel_lab::Progress<'_>| {
+        if p.phase == Phase::Load && !told {
+            println!("\nloaded");
+            told = true;
+        }
+    };
+    let e = vdsl100(Device::Tun, 60.0);
+    let _ = run(
+        &e,
+        &options,
+        &mut [],
+        &mut progress,
+        &AtomicBool::new(false),
+    );
+}
+
+#[test]
+fn kill_leaves_nothing_behind() {
+    if !root("kill_leaves_nothing_behind") {
+        return;
+    }
+    let _alone = alone();
+    let devices = || -> BTreeSet<_> {
+        let dir = std::fs::read_dir("/sys/class/net").unwrap();
+        dir.map(|d| d.unwrap().file_name()).collect()
+    };
+    let before = devices();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_of_the_kill_test", "--nocapture"])
+        .env("EVENKEEL_LAB_CHILD", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(
+        lines.map_while(Result::ok).any(|l| l == "loaded"),
+        "the child never got to its load"
+    );
+    let own = std::fs::metadata("/proc/self/ns/net").unwrap().ino();
+    let mut held = namespaces_of(&Path::new("/proc").join(child.id().to_string()));
+    held.remove(&own);
+    assert!(
+        held.len() >= 7,
+        "3 servers, provider, gateway, 2 clients: {held:?}"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    assert_eq!(devices(), before, "devices of this machine");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let left: Vec<_> = held
+        .iter()
+        .filter(|i| mounts.contains(&format!("net:[{i}]")))
+        .collect();
+    assert!(left.is_empty(), "mounted namespaces: {left:?}");
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let holds = namespaces_of(&process.path());
+        let left: Vec<_> = holds.intersection(&held).collect();
+        assert!(left.is_empty(), "{:?} still holds {left:?}", process.path());
+    }
+    // And the next run works.
+    let run = good_run(&vdsl100(Device::Tun, 1.0), "idle");
+    assert!(run.ping_ms.n > 10);
+}
+
+/// Network namespaces that a process of /proc is in or has open.
+fn namespaces_of(process: &Path) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    for thread in std::fs::read_dir(process.join("task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        if let Ok(m) = std::fs::metadata(thread.path().join("ns/net")) {
+            found.insert(m.ino());
+        }
+    }
+    for fd in std::fs::read_dir(process.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let link = std::fs::read_link(fd.path()).unwrap_or_default();
+        let inode: Option<u64> = link
+            .to_str()
+            .and_then(|l| l.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok());
+        found.extend(inode);
+    }
+    found
+}

@@ -154,9 +154,12 @@ impl Connection {
         }
     }
 
+    /// The first reason counts.
     fn end(&mut self, why: &str) {
-        self.ended = true;
-        why.clone_into(&mut self.outcome.error);
+        if !self.ended {
+            self.ended = true;
+            why.clone_into(&mut self.outcome.error);
+        }
     }
 }
 
@@ -293,7 +296,7 @@ impl Engine {
         let Some(socket) = (if sends { c.ends().0 } else { c.ends().1 }) else {
             return Ok(());
         };
-        let io = if event.error {
+        let io = if event.error || event.hangup {
             Io::Closed
         } else if sends && event.writable {
             fill(socket, &self.zeros, usize::MAX)

@@ -36,6 +36,8 @@ pub struct Ready {
     pub writable: bool,
     /// An error is pending, or something lies in the error queue.
     pub error: bool,
+    /// Both directions of a connection are closed.
+    pub hangup: bool,
 }
 
 /// A set of descriptors to wait for.
@@ -86,6 +88,7 @@ impl Poller {
                 readable: f.intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLHUP),
                 writable: f.contains(EpollFlags::EPOLLOUT),
                 error: f.contains(EpollFlags::EPOLLERR),
+                hangup: f.contains(EpollFlags::EPOLLHUP),
             }
         }));
         Ok(())

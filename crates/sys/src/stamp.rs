@@ -27,6 +27,21 @@ const ORIGIN_TIMESTAMPING: u8 = 4;
 const STAMP_DRIVER: u32 = 0;
 const STAMP_SCHED: u32 = 1;
 
+/// What an ICMP error becomes (`icmp_err_convert` of net/ipv4/icmp.c, `tab_unreach` of
+/// net/ipv6/icmp.c).
+const ICMP_ERRORS: [Errno; 10] = [
+    Errno::ENETUNREACH,
+    Errno::EHOSTUNREACH,
+    Errno::ENOPROTOOPT,
+    Errno::ECONNREFUSED,
+    Errno::EMSGSIZE,
+    Errno::EOPNOTSUPP,
+    Errno::EHOSTDOWN,
+    Errno::ENONET,
+    Errno::EPROTO,
+    Errno::EACCES,
+];
+
 /// A datagram socket with stamps.
 #[derive(Debug)]
 pub struct StampedSocket(OwnedFd);
@@ -148,10 +163,8 @@ impl StampedSocket {
                 from: m.address.as_ref().and_then(address),
                 at: m.cmsgs().ok().and_then(|mut c| c.find_map(|c| stamp(&c))),
             })),
-            // Unreachable is an ICMP error: its notice stands in the error queue.
-            Err(Errno::EAGAIN | Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH) => {
-                Ok(None)
-            }
+            // An ICMP error about something sent earlier; its notice stands in the error queue.
+            Err(e) if e == Errno::EAGAIN || ICMP_ERRORS.contains(&e) => Ok(None),
             Err(e) => Err(Error::new("receive a datagram", e)),
         }
     }

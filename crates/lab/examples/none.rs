@@ -7,7 +7,17 @@ use std::sync::atomic::AtomicBool;
 
 use evenkeel_lab::{Experiment, RunOptions, run};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> std::process::ExitCode {
+    match table() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn table() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let path = args.next().unwrap_or("experiments/vdsl100.toml".into());
     let loads = args.next().unwrap_or_default();

@@ -193,6 +193,17 @@ fn buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Buffer, D::Error> {
     d.deserialize_any(V)
 }
 
+/// What is wrong, in one line, with line and column.
+fn at_place(e: &toml::de::Error, text: &str) -> String {
+    let why = e.message().replace('\n', " ");
+    let Some(before) = e.span().and_then(|s| text.get(..s.start)) else {
+        return why;
+    };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
+    format!("line {line}, column {column}: {why}")
+}
+
 /// Milliseconds, which validation has seen to be finite and not negative.
 pub(crate) fn millis(ms: f64) -> Duration {
     Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default()
@@ -214,8 +225,7 @@ impl Experiment {
             path: PathBuf::from(path),
             why,
         };
-        let this: Experiment =
-            toml::from_str(text).map_err(|e| bad(e.to_string().trim_end().to_owned()))?;
+        let this: Experiment = toml::from_str(text).map_err(|e| bad(at_place(&e, text)))?;
         this.check().map_err(bad)?;
         Ok(this)
     }
@@ -431,7 +441,9 @@ mod tests {
             assert!(e.starts_with("x.toml: ") && e.contains(says), "{from}: {e}");
         }
         let e = parse(&VDSL.replacen("framing = ", "framming = ", 1)).unwrap_err();
-        assert!(e.contains("line "), "the line of the file: {e}");
+        let line = 1 + VDSL.lines().position(|l| l.starts_with("framing")).unwrap();
+        let place = format!("x.toml: line {line}, column 1: unknown field");
+        assert!(e.starts_with(&place) && !e.contains('\n'), "{e}");
     }
 
     #[test]

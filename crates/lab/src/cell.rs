@@ -99,6 +99,9 @@ pub(crate) fn run(
         applied.map_err(|e| refused("apply", e.to_string()))?;
     }
     let measured = measure(experiment, cell, load, &hosts, &emulator, wait);
+    // Before the shaper goes: while a root discipline is exchanged the kernel drops what comes
+    // (`noop_enqueue`) and counts it as the device's.
+    let ring_drops = hosts.ring_drops();
     let mut dropped = 0;
     if let Some(s) = shaper {
         // Also after a failed measurement: the shaper may have threads to stop.
@@ -107,7 +110,7 @@ pub(crate) fn run(
         cleared.map_err(|e| refused("clear", e.to_string()))?;
     }
     let mut measured = measured?;
-    let ring_drops = hosts.ring_drops()?;
+    let ring_drops = ring_drops?;
     let report = emulator.finish()?;
     measured.instrument(&report, ring_drops);
     measured.into_run(cell, dropped)

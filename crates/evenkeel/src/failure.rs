@@ -38,6 +38,14 @@ impl Failure {
         }
     }
 
+    /// The machine lacks what is needed.
+    pub(crate) fn lacking(line: impl fmt::Display) -> Self {
+        Failure {
+            code: 4,
+            line: line.to_string(),
+        }
+    }
+
     /// Ctrl-C, as a shell reports it.
     pub(crate) fn interrupted() -> Self {
         Failure {

@@ -13,9 +13,11 @@ use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use evenkeel_core::result::ResultFile;
-use evenkeel_lab::{Experiment, LabError, Phase, Progress, RunOptions, Shaper};
+use evenkeel_lab::guest::Engine;
+use evenkeel_lab::{Cell, Experiment, LabError, Phase, Progress, RunOptions, Shaper};
 
 use crate::condition::Evenkeel;
+use crate::engine::{self, InsideArgs, Kernel};
 use crate::failure::Failure;
 
 /// The demo's experiment, so that it works wherever the binary is.
@@ -36,6 +38,12 @@ pub(crate) enum Lab {
     Run(Run),
     /// List the experiments in a directory
     List(List),
+    /// The kernel for virtual time
+    #[command(subcommand)]
+    Kernel(Kernel),
+    /// What `run` calls in a guest
+    #[command(hide = true)]
+    Inside(InsideArgs),
 }
 
 /// Arguments of `lab run`.
@@ -43,9 +51,10 @@ pub(crate) enum Lab {
 pub(crate) struct Run {
     /// The experiment's file (experiments/vdsl100.toml)
     experiment: PathBuf,
-    /// Kernel to run on: native is the one that runs now
-    #[arg(long, default_value = "native", value_parser = ["native"])]
-    engine: String,
+    /// Kernel to run on: native is the one that runs now, uml is Debian's user-mode-linux,
+    /// virtual has a clock of its own (lab kernel build)
+    #[arg(long, default_value = "native")]
+    engine: Engine,
     /// Short loads
     #[arg(long)]
     quick: bool,
@@ -82,6 +91,7 @@ impl From<LabError> for Failure {
         match &e {
             LabError::Cancelled => Failure::interrupted(),
             e if e.is_permission() => Failure::not_permitted(e),
+            LabError::Tool { .. } => Failure::lacking(e),
             LabError::Experiment { .. } | LabError::Unknown { .. } => Failure::usage(e),
             e => Failure::work(e),
         }
@@ -118,7 +128,7 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         conditions: args.conditions.clone(),
         repeat: args.repeat,
         seed: args.seed,
-        engine: args.engine.clone(),
+        engine: args.engine.name().to_owned(),
         command: command_line(),
     };
     if let Some(out) = &args.out {
@@ -126,7 +136,14 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         fs::create_dir_all(out)
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
     }
-    let result = measure(&experiment, &options)?;
+    let result = if args.engine == Engine::Native {
+        measure(&experiment, &options)?
+    } else {
+        let text = fs::read_to_string(&args.experiment)
+            .map_err(|e| Failure::work(format_args!("{}: {e}", args.experiment.display())))?;
+        let cancel = cancelled_by_signals()?;
+        engine::run(&experiment, &text, args.engine, &options, &cancel)?
+    };
     if args.json {
         print(&(serde_json::to_string(&result).map_err(Failure::work)? + "\n"))?;
     } else {
@@ -158,7 +175,8 @@ pub(crate) fn list(args: &List) -> Result<(), Failure> {
     print(&text)
 }
 
-fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, Failure> {
+/// A flag that Ctrl-C sets.
+pub(crate) fn cancelled_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         // The first asks to stop; a second one ends the process as it would have.
@@ -166,11 +184,37 @@ fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, 
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
             .map_err(Failure::work)?;
     }
-    let state = StateRoot::new()?;
-    let mut shapers: Vec<Box<dyn Shaper>> = Evenkeel::all(&state.0)
+    Ok(cancel)
+}
+
+/// The conditions beside `none`; records go into `state`.
+pub(crate) fn shapers(state: &Path) -> Vec<Box<dyn Shaper>> {
+    Evenkeel::all(state)
         .into_iter()
         .map(|s| Box::new(s) as Box<dyn Shaper>)
+        .collect()
+}
+
+/// Refuses conditions that there are not, before anything is booted for them.
+pub(crate) fn known_conditions(cells: &[Cell]) -> Result<(), Failure> {
+    let known: Vec<String> = std::iter::once("none".to_owned())
+        .chain(shapers(Path::new("/")).iter().map(|s| s.name().to_owned()))
         .collect();
+    match cells.iter().find(|c| !known.contains(&c.condition)) {
+        None => Ok(()),
+        Some(cell) => Err(LabError::Unknown {
+            kind: "condition",
+            name: cell.condition.clone(),
+            known: known.join(", "),
+        }
+        .into()),
+    }
+}
+
+fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, Failure> {
+    let cancel = cancelled_by_signals()?;
+    let state = StateRoot::new()?;
+    let mut shapers = shapers(state.path());
     let mut meter = Meter::new();
     let result = evenkeel_lab::run(
         experiment,
@@ -185,10 +229,14 @@ fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, 
 
 /// A directory for the records of shaped gateways, gone when dropped. Namespaces of a lab are
 /// gone before it, so what a kill leaves here means nothing.
-struct StateRoot(PathBuf);
+pub(crate) struct StateRoot(PathBuf);
 
 impl StateRoot {
-    fn new() -> Result<Self, Failure> {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("evenkeel-lab-{}", std::process::id()));
         fs::create_dir_all(&path)
             .map_err(|e| Failure::work(format_args!("create {}: {e}", path.display())))?;

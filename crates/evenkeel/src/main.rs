@@ -3,6 +3,7 @@
 //! This file reads the command line and hands over; each command has a file of its own.
 
 mod condition;
+mod engine;
 mod failure;
 mod gateway;
 mod lab;
@@ -111,6 +112,8 @@ fn main() -> ExitCode {
         Command::Status(args) => gateway::status(&args),
         Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
+        Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
+        Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

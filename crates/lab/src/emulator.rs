@@ -225,9 +225,10 @@ impl Line {
     }
 
     /// Follows the median: a step up for each longer wake, a step down for each shorter one.
+    /// Less than a step is none: in virtual time nothing is to be taken out.
     fn woken_late(&mut self, lag: Duration) {
         const STEP: Duration = Duration::from_micros(1);
-        self.wake = if lag > self.wake {
+        self.wake = if lag >= self.wake + STEP {
             (self.wake + STEP).min(Duration::from_micros(100))
         } else {
             self.wake.saturating_sub(STEP)

@@ -9,6 +9,7 @@
 
 pub mod emulator;
 pub mod experiment;
+pub mod guest;
 pub mod judge;
 pub mod net;
 pub mod topology;

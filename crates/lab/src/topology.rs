@@ -167,35 +167,53 @@ fn prepare(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Source NAT on the WAN device, from a thread inside the gateway.
+/// Source NAT on the WAN device, from a thread inside the gateway: by nftables, or where the
+/// kernel has none (Debian's User Mode Linux) by the older tables.
 fn masquerade() -> Result<(), LabError> {
     let rules = format!(
         "table ip lab {{ chain out {{ type nat hook postrouting priority 100; oifname {WAN} masquerade; }}; }}"
     );
-    let failed = |why: &str| LabError::Tool {
+    let older = [
+        "-t",
+        "nat",
+        "-A",
+        "POSTROUTING",
+        "-o",
+        WAN,
+        "-j",
+        "MASQUERADE",
+    ];
+    let Err(by_nft) = tool("nft", &["-f", "-"], &rules) else {
+        return Ok(());
+    };
+    let Err(by_iptables) = tool("iptables-legacy", &older, "") else {
+        return Ok(());
+    };
+    Err(LabError::Tool {
         tool: "nft",
         package: "nftables",
-        why: why.trim().to_owned(),
-    };
-    let mut command = Command::new("nft");
+        why: format!("{by_nft}; run iptables-legacy instead (package iptables): {by_iptables}"),
+    })
+}
+
+/// Runs `program` with `input`; its words if it fails.
+fn tool(program: &str, arguments: &[&str], input: &str) -> Result<(), String> {
+    let mut command = Command::new(program);
     command
-        .args(["-f", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut child = sched::die_with_thread(&mut command)
         .spawn()
-        .map_err(|e| failed(&e.to_string()))?;
-    if let Some(mut input) = child.stdin.take() {
-        input
-            .write_all(rules.as_bytes())
-            .map_err(|e| failed(&e.to_string()))?;
+        .map_err(|e| e.to_string())?;
+    if let Some(mut to) = child.stdin.take() {
+        // A program that does not read says why on its error output.
+        let _ = to.write_all(input.as_bytes());
     }
-    let output = child
-        .wait_with_output()
-        .map_err(|e| failed(&e.to_string()))?;
-    if !output.status.success() {
-        return Err(failed(&String::from_utf8_lossy(&output.stderr)));
+    let output = child.wait_with_output().map_err(|e| e.to_string())?;
+    if output.status.success() {
+        return Ok(());
     }
-    Ok(())
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }

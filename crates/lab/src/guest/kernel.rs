@@ -61,7 +61,7 @@ pub fn find(engine: Engine) -> Result<PathBuf, GuestError> {
         which(tool).ok_or_else(|| missing(tool, package))?;
     }
     match engine {
-        Engine::Native => Ok(PathBuf::from("/proc/version")),
+        Engine::Native => Err(GuestError::host("boot a guest", "native needs none")),
         Engine::Uml => {
             which("modprobe").ok_or_else(|| missing("modprobe", "kmod"))?;
             which("linux.uml").ok_or_else(|| missing("linux.uml", "user-mode-linux"))
@@ -110,10 +110,7 @@ pub fn build(
         ("patch it", "patch -p1 -i virtual.patch".to_owned()),
         (
             "configure it",
-            "make ARCH=um x86_64_defconfig && \
-             scripts/kconfig/merge_config.sh -m .config virtual.config && \
-             make ARCH=um olddefconfig"
-                .to_owned(),
+            "make ARCH=um KCONFIG_ALLCONFIG=virtual.config allnoconfig".to_owned(),
         ),
         (
             "compile it",

@@ -154,9 +154,9 @@ pub struct Factor {
 }
 
 /// Increases below this count as this in a [`Factor`], ms: it is what the instrument resolves
-/// (the emulator is right to 0.2 ms, its median to half of that), and it keeps a factor finite
+/// (natively the emulator is right to 0.2 ms at the median), and it keeps a factor finite
 /// and positive where shaping leaves nothing, or less than nothing, to be measured.
-pub const INCREASE_FLOOR_MS: f64 = 0.1;
+pub const INCREASE_FLOOR_MS: f64 = 0.2;
 
 /// Whether `load` downloads and uploads: by name (`downN`, `upN`), else by what was carried.
 fn directions(load: &str, down_kbit: f64, up_kbit: f64) -> (bool, bool) {

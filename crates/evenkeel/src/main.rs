@@ -46,10 +46,10 @@ struct Shape {
     /// The device that leads to the Internet
     device: String,
     /// The line's rate towards you, as the modem shows it: 100mbit, 40143kbit, a bare number is kbit/s
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     down: Rate,
     /// The line's rate from you
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     up: Rate,
     /// How the line frames packets: a keyword of tc-cake(8), or MODE:OVERHEAD[:mpuN] like ptm:30;
     /// without it, one on the safe side

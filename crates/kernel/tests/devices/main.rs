@@ -7,6 +7,7 @@
 mod accounting;
 mod lifecycle;
 mod oracle;
+mod throughput;
 mod tiers;
 mod world;
 

@@ -1,0 +1,292 @@
+//! The program as a person meets it: bad input, interruption, kill, and what is left behind.
+//!
+//! Each test works in a network namespace of its own. Needs root; without it each says so and
+//! passes.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::Netns;
+
+const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
+const VDSL100: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../experiments/vdsl100.toml"
+);
+
+fn root(test: &str) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: needs root");
+    }
+    root
+}
+
+/// Runs `f` in a namespace with a veth device `wan` that is up and a TUN-less rest.
+fn in_namespace(f: impl FnOnce() + Send) {
+    let inside = || {
+        for args in [
+            "link set lo up",
+            "link add wan type veth peer name peer",
+            "link set peer up",
+            "link set wan up",
+        ] {
+            assert!(
+                Command::new("ip")
+                    .args(args.split(' '))
+                    .status()
+                    .unwrap()
+                    .success(),
+                "ip {args}"
+            );
+        }
+        f();
+    };
+    Netns::new("cli").unwrap().run(inside).unwrap();
+}
+
+/// Exit code, stdout, stderr.
+fn evenkeel(dir: &Path, args: &str) -> (i32, String, String) {
+    let mut command = Command::new(EVENKEEL);
+    command.args(args.split_whitespace());
+    if ["shape", "clear", "status"]
+        .iter()
+        .any(|c| args.starts_with(c))
+    {
+        command.arg("--state-dir").arg(dir);
+    }
+    let out = command.output().unwrap();
+    let text = |b: Vec<u8>| String::from_utf8(b).unwrap();
+    (
+        out.status.code().unwrap_or(-1),
+        text(out.stdout),
+        text(out.stderr),
+    )
+}
+
+/// Devices, disciplines and filters of this namespace, as iproute2 shows them.
+fn seen() -> String {
+    let show = |program: &str, args: &str| {
+        let out = Command::new(program)
+            .args(args.split(' '))
+            .output()
+            .unwrap();
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let links = show("ip", "-d -o link");
+    // The counter of ifindex allocations is no trace of ours; carrier states settle by themselves.
+    show("tc", "qdisc show")
+        + &show("tc", "filter show dev wan ingress")
+        + &links.replace("LOWERLAYERDOWN", "UP")
+}
+
+#[test]
+fn bad_input_is_one_line_and_changes_nothing() {
+    if !root("bad_input_is_one_line_and_changes_nothing") {
+        return;
+    }
+    in_namespace(|| {
+        let tmp = tempfile::tempdir().unwrap();
+        let before = seen();
+        for (args, code, says) in [
+            ("shape nope 10mbit 1mbit", 1, "nope: no such device"),
+            ("shape lo 10mbit 1mbit", 2, "loopback"),
+            ("shape wan 0 1mbit", 2, "zero"),
+            ("shape wan -5 1mbit", 2, "negative"),
+            ("shape wan 10mbit -1mbit", 2, "negative"),
+            ("shape wan 10mbps 1mbit", 2, "bytes to tc"),
+            ("shape wan 10parsec 1mbit", 2, "unit"),
+            ("shape wan 999gbit 1mbit", 2, "above 400gbit"),
+            ("shape wan 7kbit 1mbit", 2, "below 8kbit"),
+            ("shape wan 10mbit", 2, "<UP>"),
+            ("shape wan 10mbit 1mbit --framing adsl", 2, "pppoe-llcsnap"),
+            ("shape wan 10mbit 1mbit --framing atm:x", 2, "overhead"),
+            (
+                "shape wan 10mbit 1mbit --backend magic",
+                2,
+                "auto, cake, htb",
+            ),
+            (
+                "shape wan 10mbit 1mbit --mode fast",
+                2,
+                "ping nor bandwidth",
+            ),
+            ("shape wan 10mbit 1mbit --bogus", 2, "--bogus"),
+            ("clear nope", 1, "nope: no such device"),
+            ("status nope", 1, "nope: no such device"),
+            ("frobnicate", 2, "frobnicate"),
+            ("lab run /does/not/exist.toml", 1, "/does/not/exist.toml"),
+            (&format!("lab run {VDSL100} --loads up9"), 2, "up9"),
+            (&format!("lab run {VDSL100} --conditions magic"), 2, "magic"),
+            (&format!("lab run {VDSL100} --repeat 0"), 2, "0"),
+        ] {
+            let (got, out, err) = evenkeel(tmp.path(), args);
+            assert_eq!(got, code, "{args}: {err}");
+            assert_eq!(err.lines().count(), 1, "{args}: {err}");
+            assert!(
+                err.starts_with("evenkeel: ") && err.contains(says),
+                "{args}: {err}"
+            );
+            assert!(out.is_empty(), "{args}: {out}");
+            assert_eq!(seen(), before, "{args}");
+            assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0, "{args}");
+        }
+    });
+}
+
+#[test]
+fn swapped_rates_are_a_warning() {
+    if !root("swapped_rates_are_a_warning") {
+        return;
+    }
+    in_namespace(|| {
+        let tmp = tempfile::tempdir().unwrap();
+        let (code, out, err) = evenkeel(tmp.path(), "shape wan 10mbit 100mbit --dry-run");
+        assert_eq!(code, 0, "{err}");
+        assert!(
+            err.contains("warning") && err.contains("DEV DOWN UP"),
+            "{err}"
+        );
+        assert!(
+            out.contains("tc qdisc replace dev wan root handle ec0:"),
+            "{out}"
+        );
+    });
+}
+
+#[test]
+fn without_rights_it_says_so() {
+    if !root("without_rights_it_says_so") {
+        return;
+    }
+    in_namespace(|| {
+        let tmp = tempfile::tempdir().unwrap();
+        // A copy that everybody may read: the build's own folder may be closed to others.
+        let copy = tmp.path().join("evenkeel");
+        std::fs::copy(EVENKEEL, &copy).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(tmp.path(), mode).unwrap();
+        let out = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .arg(&copy)
+            .args(["shape", "wan", "10mbit", "1mbit"])
+            .output()
+            .unwrap();
+        let err = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(3), "{err}");
+        assert!(
+            err.lines().count() == 1 && err.contains("needs root"),
+            "{err}"
+        );
+    });
+}
+
+#[test]
+fn shape_status_clear() {
+    if !root("shape_status_clear") {
+        return;
+    }
+    in_namespace(|| {
+        let tmp = tempfile::tempdir().unwrap();
+        let run = |args: &str| {
+            let (code, out, err) = evenkeel(tmp.path(), args);
+            assert_eq!((code, err.as_str()), (0, ""), "{args}");
+            out
+        };
+        let before = seen();
+        assert!(run("status").contains("no device"));
+        assert!(
+            run("shape wan 50mbit 10mbit --framing pppoe-ptm").contains("48mbit down, 9900kbit up")
+        );
+        let text = run("status");
+        assert!(
+            text.contains("best effort") && text.contains("9900kbit"),
+            "{text}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
+        assert_eq!(json[0]["health"], "working");
+        assert_eq!(json[0]["up"]["shaped"], "9900kbit");
+        assert!(run("shape wan 60mbit 12mbit --framing pppoe-ptm").contains("changed in place"));
+        assert!(run("clear wan").contains("as it was before"));
+        assert_eq!(seen(), before);
+        assert!(run("clear wan").contains("nothing"));
+    });
+}
+
+/// Processes whose parent is this test's own, by command line.
+fn labs_alive() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(line) = std::fs::read_to_string(entry.path().join("cmdline")) else {
+            continue;
+        };
+        if line.contains("evenkeel\0lab\0run") && line.contains("interrupt-me") {
+            found.insert(line.replace('\0', " "));
+        }
+    }
+    found
+}
+
+/// Ctrl-C at any point of a lab ends it within seconds, with 130, and nothing is left.
+#[test]
+fn a_lab_can_be_interrupted_at_any_point() {
+    if !root("a_lab_can_be_interrupted_at_any_point") {
+        return;
+    }
+    let tmp = tempfile::tempdir().unwrap();
+    let out = tmp.path().join("interrupt-me");
+    for after in [5, 60, 150, 300, 700, 1500, 4000, 6000] {
+        let mut lab = Command::new(EVENKEEL)
+            .args([
+                "lab",
+                "run",
+                VDSL100,
+                "--quick",
+                "--loads",
+                "rrul",
+                "--conditions",
+                "evenkeel",
+                "--out",
+            ])
+            .arg(&out)
+            .env("TMPDIR", tmp.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(after));
+        let pid = nix::unistd::Pid::from_raw(lab.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::SIGINT).unwrap();
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = lab.try_wait().unwrap() {
+                break status;
+            }
+            assert!(
+                asked.elapsed() < Duration::from_secs(20),
+                "still there 20 s after Ctrl-C at {after} ms"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        // Before the program has put its hand on the signal, the shell's own answer is as good.
+        assert!(
+            status.code() == Some(130) || status.signal() == Some(2),
+            "after {after} ms: {status:?}"
+        );
+        assert_eq!(labs_alive(), BTreeSet::new(), "after {after} ms");
+        let left: Vec<_> = std::fs::read_dir(tmp.path())
+            .unwrap()
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        assert!(
+            left.iter().all(|n| n == "interrupt-me") || status.signal().is_some(),
+            "after {after} ms: {left:?}"
+        );
+    }
+}

@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: demo test build check clean
+.PHONY: demo test results build clean
 
 demo: ## what evenkeel does to a loaded line, on an emulated VDSL-100
 	@scripts/setup demo
@@ -12,6 +12,10 @@ demo: ## what evenkeel does to a loaded line, on an emulated VDSL-100
 test: ## everything: lints, unit and property tests, real kernels
 	@scripts/setup test
 	@scripts/test
+
+results: ## the committed tables and pictures
+	@scripts/setup demo
+	@scripts/results
 
 build:
 	$(CARGO) build --release --locked

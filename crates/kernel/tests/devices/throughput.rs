@@ -6,9 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::plan::Backend;
-use evenkeel_sys::Netns;
 
-use crate::world::{Wan, everywhere, ip};
+use crate::world::{Wan, everywhere};
 
 const LONG: Duration = Duration::from_secs(3);
 
@@ -21,29 +20,12 @@ fn nine_hundred_megabits() {
         if w.wan != Wan::Veth || w.backend == Backend::Cake {
             return;
         }
-        let far = Netns::new("far").unwrap();
-        // The peer moves to the namespace of a thread of ours, named by its task.
-        let (tell, told) = std::sync::mpsc::channel();
-        let (end, ended) = std::sync::mpsc::channel::<()>();
-        let holder = far
-            .spawn("far", move || {
-                tell.send(nix::unistd::gettid()).unwrap();
-                let _ = ended.recv();
-            })
-            .unwrap();
-        let task = told.recv().unwrap();
-        ip(&format!("link set peer netns {task}"));
-        far.run(|| {
-            ip("addr add 10.9.0.2/24 dev peer");
-            ip("link set peer up");
-        })
-        .unwrap();
-        ip("neigh flush dev wan");
-        ip("neigh del 10.9.0.2 dev wan");
+        let far = w.far();
         w.shape(&w.request("900mbit", "900mbit", "ethernet"))
             .unwrap();
 
         let listener = far
+            .ns
             .run(|| TcpListener::bind("10.9.0.2:0").unwrap())
             .unwrap();
         let to = listener.local_addr().unwrap();
@@ -74,7 +56,5 @@ fn nine_hundred_megabits() {
             "{goodput:.0} of {possible:.0} Mbit/s"
         );
         w.clear();
-        drop(end);
-        holder.join().unwrap().unwrap();
     });
 }

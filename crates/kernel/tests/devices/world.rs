@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
 
 use evenkeel_core::plan::{Backend, Capabilities, Choice, Feature, Mode};
 use evenkeel_core::{Framing, Rate};
@@ -188,12 +189,40 @@ impl World {
         all
     }
 
+    /// Moves the veth's other end to a namespace of its own, as 10.9.0.2.
+    pub(crate) fn far(&self) -> Far {
+        assert_eq!(self.wan, Wan::Veth);
+        let ns = Netns::new("far").unwrap();
+        // `ip` knows a namespace by a task in it: a thread that waits to be dropped.
+        let (tell, told) = channel();
+        let (end, ended) = channel::<()>();
+        ns.spawn("far", move || {
+            tell.send(nix::unistd::gettid()).unwrap();
+            let _ = ended.recv();
+        })
+        .unwrap();
+        ip(&format!("link set peer netns {}", told.recv().unwrap()));
+        ns.run(|| {
+            ip("addr add 10.9.0.2/24 dev peer");
+            ip("link set peer up");
+        })
+        .unwrap();
+        ip("neigh del 10.9.0.2 dev wan");
+        Far { ns, _end: end }
+    }
+
     /// A socket that sends out of the WAN device.
     pub(crate) fn sender(&self) -> UdpSocket {
         let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
         socket.connect("10.9.0.2:44444").unwrap();
         socket
     }
+}
+
+/// The other side of the WAN device.
+pub(crate) struct Far {
+    pub(crate) ns: Netns,
+    _end: Sender<()>,
 }
 
 /// Runs `ip ARGS` in this thread's namespace.

@@ -1,16 +1,26 @@
-//! evenkeel itself as a condition of the lab.
+//! The conditions of the lab: evenkeel itself, and beside it other people's designs.
 //!
 //! Principle: exactly what `evenkeel shape` does, through the same call, told the rates and the
-//! framing of the line. Non-goals: other people's designs.
+//! framing of the line. Non-goals: how the others are built (`evenkeel_lab::peers`).
 
 use std::path::Path;
 
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
+use evenkeel_lab::peers::Peer;
 use evenkeel_lab::{Shaper, ShaperError, Site};
 
+/// The conditions beside `none`; records go into `state`.
+pub(crate) fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
+    let ours = Evenkeel::all(state).into_iter();
+    let ours = ours.map(|s| Box::new(s) as Box<dyn Shaper>);
+    let peers = Peer::all().into_iter();
+    ours.chain(peers.map(|s| Box::new(s) as Box<dyn Shaper>))
+        .collect()
+}
+
 /// A way to shape, by a name.
-pub(crate) struct Evenkeel {
+struct Evenkeel {
     name: &'static str,
     choice: Choice,
     mode: Mode,
@@ -20,7 +30,7 @@ pub(crate) struct Evenkeel {
 
 impl Evenkeel {
     /// The conditions that are evenkeel: what it does by itself, each backend, each mode.
-    pub(crate) fn all(state: &Path) -> Vec<Self> {
+    fn all(state: &Path) -> Vec<Self> {
         [
             ("evenkeel", Choice::Auto, Mode::Ping),
             ("evenkeel-cake", Choice::Cake, Mode::Ping),

@@ -16,7 +16,6 @@ use evenkeel_core::result::ResultFile;
 use evenkeel_lab::guest::Engine;
 use evenkeel_lab::{Cell, Experiment, LabError, Phase, Progress, RunOptions, Shaper};
 
-use crate::condition::Evenkeel;
 use crate::engine::{self, InsideArgs, Kernel};
 use crate::failure::Failure;
 
@@ -91,7 +90,7 @@ impl From<LabError> for Failure {
         match &e {
             LabError::Cancelled => Failure::interrupted(),
             e if e.is_permission() => Failure::not_permitted(e),
-            LabError::Tool { .. } => Failure::lacking(e),
+            LabError::Tool { .. } | LabError::Lacking { .. } => Failure::lacking(e),
             LabError::Experiment { .. } | LabError::Unknown { .. } => Failure::usage(e),
             e => Failure::work(e),
         }
@@ -189,10 +188,7 @@ pub(crate) fn cancelled_by_signals() -> Result<Arc<AtomicBool>, Failure> {
 
 /// The conditions beside `none`; records go into `state`.
 pub(crate) fn shapers(state: &Path) -> Vec<Box<dyn Shaper>> {
-    Evenkeel::all(state)
-        .into_iter()
-        .map(|s| Box::new(s) as Box<dyn Shaper>)
-        .collect()
+    crate::condition::all(state)
 }
 
 /// Refuses conditions that there are not, before anything is booted for them.

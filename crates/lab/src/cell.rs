@@ -19,6 +19,7 @@ use evenkeel_sys::sched::CpuTimes;
 
 use crate::emulator::{Emulator, EmulatorReport, LineConfig};
 use crate::experiment::{Experiment, FlowSpec, LoadSpec, Way, millis, server_address};
+use crate::peers::Lacks;
 use crate::topology::{Topology, WAN, lan_device};
 use crate::{LabError, Phase, Shaper, judge};
 
@@ -96,7 +97,15 @@ pub(crate) fn run(
     };
     if let Some(s) = shaper.as_deref_mut() {
         let applied = hosts.gateway.run(|| s.apply(&site))?;
-        applied.map_err(|e| refused("apply", e.to_string()))?;
+        applied.map_err(|e| {
+            let ours = e.downcast_ref::<evenkeel_kernel::Error>();
+            if e.is::<Lacks>() || ours.is_some_and(|e| e.exit_code() == 4) {
+                let condition = cell.condition.clone();
+                let why = e.to_string();
+                return LabError::Lacking { condition, why };
+            }
+            refused("apply", e.to_string())
+        })?;
     }
     let measured = measure(experiment, cell, load, &hosts, &emulator, wait);
     // Before the shaper goes: while a root discipline is exchanged the kernel drops what comes

@@ -12,6 +12,7 @@ pub mod experiment;
 pub mod guest;
 pub mod judge;
 pub mod net;
+pub mod peers;
 pub mod topology;
 
 mod cell;
@@ -90,6 +91,14 @@ pub enum LabError {
         condition: String,
         /// `apply`, `clear`, ...
         what: String,
+        /// What the shaper said.
+        why: String,
+    },
+    /// The kernel lacks what a condition is made of.
+    #[error("condition {condition}: {why}")]
+    Lacking {
+        /// Which one.
+        condition: String,
         /// What the shaper said.
         why: String,
     },

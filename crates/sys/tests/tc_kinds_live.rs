@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use evenkeel_core::framing::PRESETS;
 use evenkeel_core::tc::{
-    AckFilter, Action, Cake, Diffserv, Filter, FilterKind, FlowMode, FqCodel, Handle, Matchall, Op,
-    Protocol, Qdisc, QdiscSpec, Sfq, U32, Verdict,
+    AckFilter, Action, Cake, Diffserv, Filter, FilterKind, FlowMode, FqCodel, Handle, LinkLayer,
+    Matchall, Op, Protocol, Qdisc, QdiscSpec, Sfq, U32, Verdict,
 };
 use evenkeel_core::{Framing, Rate};
 use evenkeel_sys::Netns;
@@ -213,6 +213,7 @@ fn matchall_and_actions() {
             rate: Rate::from_kbit(8_000),
             burst: 64_000,
             mtu: Some(65_535),
+            layer: LinkLayer::Ethernet,
             exceed,
             conform,
         };

@@ -163,14 +163,21 @@ fn action() -> impl Strategy<Value = Action> {
         any::<u32>().prop_map(|i| Action::Redirect { dev: Dev::Index(i) }),
         verdict().prop_map(Action::Gact),
         handle().prop_map(|priority| Action::Skbedit { priority }),
-        (of(nonzero()), verdict(), verdict()).prop_map(|(mtu, exceed, conform)| Action::Police {
-            // Whole ticks, so that the burst comes back: 64 ns at 8 Gbit/s are 64 bytes.
-            rate: Rate::from_kbit(8_000_000),
-            burst: 64_000,
-            mtu,
-            exceed,
-            conform,
-        }),
+        (of(nonzero()), any::<bool>(), verdict(), verdict()).prop_map(
+            |(mtu, atm, exceed, conform)| Action::Police {
+                // Whole ticks, so that the burst comes back: 64 ns at 8 Gbit/s are 64 bytes.
+                rate: Rate::from_kbit(8_000_000),
+                burst: 64_000,
+                mtu,
+                layer: if atm {
+                    LinkLayer::Atm
+                } else {
+                    LinkLayer::Ethernet
+                },
+                exceed,
+                conform,
+            }
+        ),
     ]
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dev, Handle};
+use super::{Dev, Handle, LinkLayer};
 use crate::Rate;
 
 /// What a filter looks at (`tcm_info`'s lower half).
@@ -216,6 +216,8 @@ pub enum Action {
         /// Longest packet that is not dropped out of hand; the kernel's default of 2040 bytes
         /// drops super-packets.
         mtu: Option<u32>,
+        /// How a packet is charged: its own bytes, or whole cells.
+        layer: LinkLayer,
         /// Verdict for what exceeds.
         exceed: Verdict,
         /// Verdict for what conforms.
@@ -447,12 +449,16 @@ impl fmt::Display for Action {
                 rate,
                 burst,
                 mtu,
+                layer,
                 exceed,
                 conform,
             } => {
                 write!(f, "police rate {rate} burst {burst}")?;
                 if let Some(mtu) = mtu {
                     write!(f, " mtu {mtu}")?;
+                }
+                if *layer == LinkLayer::Atm {
+                    f.write_str(" linklayer atm")?;
                 }
                 write!(f, " conform-exceed {exceed}/{conform}")
             }

@@ -3,10 +3,10 @@
 //! Principle: a list that holds an action we do not know is not decoded in part, because half of
 //! a list is another list. Non-goals: sharing an action by its index, action statistics.
 
-use evenkeel_core::tc::{Action, Dev, Handle, HtbLink, Verdict};
+use evenkeel_core::tc::{Action, Dev, Handle, HtbLink, LinkLayer, Verdict};
 
 use super::encode::{EncodeError, Names};
-use super::ticks::{TABLE_MTU, cell_log, rate, rate_table, rate64, ratespec, ticks};
+use super::ticks::{TABLE_MTU, cell_log, link, rate, rate_table, rate64, ratespec, ticks};
 use super::{TCA_KIND, TCA_OPTIONS};
 use crate::attr::{Writer, attrs, find, text, u32_at, u64_at};
 
@@ -98,6 +98,7 @@ fn one(w: &mut Writer, action: &Action, names: &Names<'_>) -> Result<&'static st
             rate,
             burst,
             mtu,
+            layer,
             exceed,
             conform,
         } => {
@@ -110,7 +111,11 @@ fn one(w: &mut Writer, action: &Action, names: &Names<'_>) -> Result<&'static st
                 parms.extend(field.to_ne_bytes());
             }
             let cell_log = cell_log(mtu.unwrap_or(TABLE_MTU));
-            let mut spec = ratespec(*rate, HtbLink::default());
+            let link = HtbLink {
+                layer: *layer,
+                ..HtbLink::default()
+            };
+            let mut spec = ratespec(*rate, link);
             spec[0] = cell_log;
             parms.extend(spec);
             parms.resize(56, 0);
@@ -157,6 +162,11 @@ fn police(options: &[u8]) -> Option<Action> {
         rate,
         burst: super::ticks::bytes(rate, u32_at(parms, 12)?),
         mtu: Some(u32_at(parms, 16)?).filter(|v| *v != 0),
+        // Nothing told and Ethernet are charged alike.
+        layer: match link(parms, 20)?.layer {
+            LinkLayer::Atm => LinkLayer::Atm,
+            LinkLayer::Ethernet | LinkLayer::Unaware => LinkLayer::Ethernet,
+        },
         exceed: verdict(u32_at(parms, 4)?)?,
         conform: verdict(conform.unwrap_or(0))?,
     })

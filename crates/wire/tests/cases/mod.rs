@@ -363,6 +363,7 @@ fn u32s() -> Vec<(&'static str, Op)> {
             rate: rate("1mbit"),
             burst: 10_000,
             mtu,
+            layer: LinkLayer::Ethernet,
             exceed,
             conform,
         };

@@ -1,0 +1,383 @@
+//! Other people's shapers as conditions, built from the kernel's own disciplines.
+//!
+//! Principles: each is what a person who follows its author's advice would have typed for the
+//! line; its operations are a pure function of that line, and what it was told by hand stands
+//! beside its name, because that is what evenkeel has to find out by itself; nothing is tuned
+//! here that its author did not tune. Non-goals: running foreign scripts, options nobody typed.
+
+mod cake;
+mod inetgw;
+mod sqm;
+mod wondershaper;
+
+use evenkeel_core::plan::Feature;
+use evenkeel_core::result::LineFacts;
+use evenkeel_core::tc::{
+    Action, Dev, Filter, FilterKind, Handle, LinkSettings, Matchall, Op, Protocol, Qdisc,
+    QdiscSpec, Stab, U32, U32Key,
+};
+use evenkeel_core::{Framing, Rate};
+use evenkeel_kernel::{Error, Session, capabilities};
+
+use crate::{Shaper, ShaperError, Site};
+
+/// The device that a peer builds for arrivals. The gateway's namespace is its own.
+const IFB: &str = "ifb4wan";
+
+/// A peer with a name.
+#[derive(Debug)]
+pub struct Peer {
+    name: &'static str,
+    told: &'static str,
+    build: Build,
+    wan: String,
+}
+
+/// What is built.
+#[derive(Debug, Clone, Copy)]
+enum Build {
+    Cake(Share),
+    Sqm(sqm::Settings),
+    Defaults,
+    Inetgw(Share),
+    Wondershaper(Share),
+}
+
+/// A share of the line's rates, (to us, from us), as fractions.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    down: (u64, u64),
+    up: (u64, u64),
+}
+
+/// What the author of the CeroWRT series typed as 95 %, as shares of his line's rates.
+const P95: Share = Share {
+    down: (20181, 21181),
+    up: (1112, 1171),
+};
+/// What he typed as 99 %.
+const P99: Share = Share {
+    down: (21000, 21181),
+    up: (1160, 1171),
+};
+
+impl Share {
+    const fn percent(n: u64) -> Self {
+        Share {
+            down: (n, 100),
+            up: (n, 100),
+        }
+    }
+
+    fn of(rate: Rate, (n, d): (u64, u64)) -> Rate {
+        Rate::from_kbit(rate.kbit().saturating_mul(n) / d)
+    }
+}
+
+/// Facts about the place that the author of a peer would have looked up.
+struct Place<'a> {
+    wan: &'a str,
+    /// Bytes before the IP packet in its frames.
+    link_header: u16,
+    mtu: u32,
+    line: &'a LineFacts,
+    /// Whether u32 can look at marks; no lab sets any.
+    marks: bool,
+}
+
+/// What a kernel lacks for a condition.
+#[derive(Debug, thiserror::Error)]
+#[error("this kernel lacks {what} ({config}); run it in User Mode Linux (--engine uml)")]
+pub struct Lacks {
+    what: &'static str,
+    config: &'static str,
+}
+
+impl Peer {
+    /// All of them.
+    #[allow(clippy::too_many_lines)] // A table.
+    pub fn all() -> Vec<Peer> {
+        const RIGHT: &str = "told the rates, the framing and the kind of line by hand";
+        const RATES: &str = "told the rates by hand";
+        let of = |name, told, build| Peer {
+            name,
+            told,
+            build,
+            wan: String::new(),
+        };
+        let sqm = |share, framing| Build::Sqm(sqm::Settings { share, framing });
+        let atm = |overhead| sqm::Layer::Atm(overhead);
+        vec![
+            of("cake-95", RIGHT, Build::Cake(Share::percent(95))),
+            of("cake-97", RIGHT, Build::Cake(Share::percent(97))),
+            of("cake-99", RIGHT, Build::Cake(Share::percent(99))),
+            of(
+                "sqm-htb",
+                "told the rates and the framing by hand",
+                sqm(Share::percent(95), sqm::Layer::Right),
+            ),
+            of(
+                "inetgw",
+                "told the rates and ATM or not by hand, no overhead",
+                Build::Inetgw(Share::percent(100)),
+            ),
+            of(
+                "inetgw-95",
+                "told 95 % of the rates and ATM or not by hand, no overhead",
+                Build::Inetgw(Share::percent(95)),
+            ),
+            of(
+                "wondershaper",
+                RATES,
+                Build::Wondershaper(Share::percent(100)),
+            ),
+            of(
+                "wondershaper-90",
+                "told 90 % of the rates by hand",
+                Build::Wondershaper(Share::percent(90)),
+            ),
+            of("router-defaults", "told nothing", Build::Defaults),
+            of(
+                "sqm-95",
+                "told 95 % of the rates by hand",
+                sqm(P95, sqm::Layer::Untold),
+            ),
+            of(
+                "sqm-95-atm44",
+                "told 95 % of the rates and ATM with 44 bytes by hand",
+                sqm(P95, atm(44)),
+            ),
+            of(
+                "sqm-100-atm44",
+                "told the rates and ATM with 44 bytes by hand",
+                sqm(Share::percent(100), atm(44)),
+            ),
+            of(
+                "sqm-99-atm44",
+                "told 99 % of the rates and ATM with 44 bytes by hand",
+                sqm(P99, atm(44)),
+            ),
+            of(
+                "sqm-99-atm40",
+                "told 99 % of the rates and ATM with 40 bytes by hand",
+                sqm(P99, atm(40)),
+            ),
+        ]
+    }
+
+    /// One sentence's worth of what a person had to know and type.
+    pub fn told(&self) -> &'static str {
+        self.told
+    }
+
+    fn ops(&self, place: &Place<'_>) -> Vec<Op> {
+        match self.build {
+            Build::Cake(share) => cake::ops(place, share),
+            Build::Sqm(settings) => sqm::ops(place, settings),
+            Build::Defaults => sqm::router_defaults(place),
+            Build::Inetgw(share) => inetgw::ops(place, share),
+            Build::Wondershaper(share) => wondershaper::ops(place, share),
+        }
+    }
+}
+
+impl Shaper for Peer {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
+        self.wan.clone_from(&site.wan);
+        let mut session = Session::open()?;
+        let link = session
+            .link(&site.wan)?
+            .ok_or_else(|| Error::NoDevice(site.wan.clone()))?;
+        let place = Place {
+            wan: &site.wan,
+            link_header: link.hardware.header_len().unwrap_or(14),
+            mtu: link.mtu,
+            line: &site.line,
+            marks: capabilities()?.has(Feature::U32Mark),
+        };
+        for op in self.ops(&place) {
+            session.apply(&op).map_err(|e| explain(&op, e))?;
+        }
+        Ok(())
+    }
+
+    /// Roots count what their leaves drop, and `ingress` what its policers drop.
+    fn dropped(&mut self) -> Result<u64, ShaperError> {
+        let mut session = Session::open()?;
+        let mut sum = 0;
+        for device in [self.wan.as_str(), IFB] {
+            let Some(link) = session.link(device)? else {
+                continue;
+            };
+            let ours = |p| p == Handle::ROOT || p == Handle::INGRESS;
+            let all = session.qdiscs(link.index)?;
+            let roots = all.iter().filter(|q| ours(q.parent));
+            sum += roots.map(|q| u64::from(q.stats.drops)).sum::<u64>();
+        }
+        Ok(sum)
+    }
+
+    fn clear(&mut self) -> Result<(), ShaperError> {
+        let mut session = Session::open()?;
+        let Some(link) = session.link(&self.wan)? else {
+            return Ok(());
+        };
+        for q in session.qdiscs(link.index)? {
+            // 0: is the kernel's own default.
+            let made = q.handle != Handle::NONE;
+            if made && (q.parent == Handle::ROOT || q.parent == Handle::INGRESS) {
+                session.apply(&Op::QdiscDel {
+                    dev: self.wan.as_str().into(),
+                    parent: q.parent,
+                    handle: q.handle,
+                    kind: None,
+                })?;
+            }
+        }
+        if session.link(IFB)?.is_some() {
+            session.apply(&Op::LinkDel { name: IFB.into() })?;
+        }
+        Ok(())
+    }
+}
+
+/// An unknown kind is the kernel's lack, with its name; anything else stays as it is.
+fn explain(op: &Op, e: Error) -> ShaperError {
+    /// No such kind, and no module for it.
+    const ENOENT: i32 = 2;
+    /// No such kind of device.
+    const EOPNOTSUPP: i32 = 95;
+    let unknown =
+        matches!(&e, Error::Refused { errno, .. } if [ENOENT, EOPNOTSUPP].contains(errno));
+    match lacking(op).filter(|_| unknown) {
+        Some(lack) => Box::new(lack),
+        None => Box::new(e),
+    }
+}
+
+/// What a kernel without `op`'s kind is called to lack.
+fn lacking(op: &Op) -> Option<Lacks> {
+    let (what, config) = match op {
+        Op::QdiscAdd(q) => match q.qdisc {
+            Qdisc::Cake(_) => ("CAKE", "CONFIG_NET_SCH_CAKE"),
+            Qdisc::Htb(_) => ("HTB", "CONFIG_NET_SCH_HTB"),
+            Qdisc::FqCodel(_) => ("fq_codel", "CONFIG_NET_SCH_FQ_CODEL"),
+            Qdisc::Sfq(_) => ("SFQ", "CONFIG_NET_SCH_SFQ"),
+            Qdisc::Ingress | Qdisc::Clsact => ("the ingress discipline", "CONFIG_NET_SCH_INGRESS"),
+            _ => return None,
+        },
+        Op::LinkAddIfb { .. } => ("IFB devices", "CONFIG_IFB"),
+        Op::FilterAdd { filter, .. } => {
+            let actions = match &filter.kind {
+                FilterKind::U32(u) => &u.actions,
+                FilterKind::Matchall(m) => &m.actions,
+                FilterKind::Bpf(_) => return None,
+            };
+            match (actions.first(), &filter.kind) {
+                (Some(Action::Police { .. }), _) => ("the police action", "CONFIG_NET_ACT_POLICE"),
+                (Some(Action::Redirect { .. }), _) => {
+                    ("the mirred action", "CONFIG_NET_ACT_MIRRED")
+                }
+                (Some(Action::Gact(_)), _) => ("the gact action", "CONFIG_NET_ACT_GACT"),
+                (_, FilterKind::Matchall(_)) => {
+                    ("the matchall classifier", "CONFIG_NET_CLS_MATCHALL")
+                }
+                _ => ("the u32 classifier", "CONFIG_NET_CLS_U32"),
+            }
+        }
+        _ => return None,
+    };
+    Some(Lacks { what, config })
+}
+
+// What several of them are made of.
+
+fn qdisc(dev: &str, parent: Handle, handle: u16, qdisc: Qdisc, stab: Option<Stab>) -> Op {
+    Op::QdiscAdd(QdiscSpec {
+        dev: dev.into(),
+        parent,
+        handle: Handle::qdisc(handle),
+        qdisc,
+        stab,
+    })
+}
+
+/// `tc qdisc add dev DEV handle ffff: ingress`
+fn ingress(dev: &str) -> Op {
+    Op::QdiscAdd(QdiscSpec {
+        dev: dev.into(),
+        parent: Handle::INGRESS,
+        handle: Handle::INGRESS_QDISC,
+        qdisc: Qdisc::Ingress,
+        stab: None,
+    })
+}
+
+fn filter(dev: &str, parent: Handle, pref: u16, protocol: Protocol, kind: FilterKind) -> Op {
+    Op::FilterAdd {
+        dev: dev.into(),
+        filter: Filter {
+            parent,
+            pref,
+            protocol,
+            handle: 0,
+            kind,
+        },
+    }
+}
+
+/// A u32 rule for IPv4: keys of (value, mask, offset).
+fn rule(keys: &[(u32, u32, i32)], classid: Option<Handle>, actions: Vec<Action>) -> FilterKind {
+    let keys = keys.iter().map(|&(val, mask, off)| U32Key {
+        val,
+        mask,
+        off,
+        nexthdr: false,
+    });
+    FilterKind::U32(U32 {
+        keys: keys.collect(),
+        classid,
+        actions,
+        ..U32::default()
+    })
+}
+
+/// Makes the IFB with `root` on it.
+fn ifb(root: Vec<Op>) -> Vec<Op> {
+    let mut ops = vec![Op::LinkAddIfb { name: IFB.into() }];
+    ops.extend(root);
+    ops.push(Op::LinkSet {
+        name: IFB.into(),
+        settings: LinkSettings {
+            up: Some(true),
+            ..LinkSettings::default()
+        },
+    });
+    ops
+}
+
+/// Sends everything that arrives through the IFB.
+fn divert(wan: &str) -> [Op; 2] {
+    let all = FilterKind::Matchall(Matchall {
+        classid: None,
+        actions: vec![Action::Redirect {
+            dev: Dev::from(IFB),
+        }],
+    });
+    [
+        ingress(wan),
+        filter(wan, Handle::INGRESS_QDISC, 10, Protocol::All, all),
+    ]
+}
+
+/// Whether the line's framing is in cells.
+fn is_atm(framing: Framing) -> bool {
+    framing.mode == evenkeel_core::framing::Mode::Atm
+}
+
+#[cfg(test)]
+mod tests;

@@ -55,6 +55,23 @@ fn nine_hundred_megabits() {
             goodput >= 0.95 * possible && goodput <= possible * 1.02,
             "{goodput:.0} of {possible:.0} Mbit/s"
         );
+        // What left the shaper were frames: not one super-packet reached the other side.
+        let (bytes, packets) = far.ns.run(|| received("peer")).unwrap();
+        assert!(
+            packets > 1000 && bytes / packets <= 1514,
+            "{bytes} bytes in {packets} packets"
+        );
         w.clear();
     });
+}
+
+/// Bytes and packets that a device of this thread's namespace has received.
+fn received(device: &str) -> (u64, u64) {
+    let all = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let line = all
+        .lines()
+        .find_map(|l| l.trim().strip_prefix(device)?.strip_prefix(':'))
+        .unwrap();
+    let mut numbers = line.split_whitespace().map(|n| n.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
 }

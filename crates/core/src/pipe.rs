@@ -423,7 +423,7 @@ mod tests {
         assert!((400..600).contains(&lost), "{lost}");
         for (i, v) in (0..).zip(&a) {
             if let Verdict::Depart { at } = v {
-                let more = *at - (ms(i) + ms(4) + Duration::from_micros(10));
+                let more = at.saturating_sub(ms(i) + ms(4) + Duration::from_micros(10));
                 assert!(more <= ms(3), "{more:?}");
             }
         }
@@ -464,7 +464,7 @@ mod tests {
                 let mut sum = 0;
                 for j in i + 1..passed.len() {
                     sum += passed[j].1;
-                    prop_assert!(sum * 8 <= rate.bps() * (passed[j].0 - passed[i].0).as_nanos() as u64 / 1_000_000_000 + 1);
+                    prop_assert!(sum * 8 <= rate.bps() * passed[j].0.saturating_sub(passed[i].0).as_nanos() as u64 / 1_000_000_000 + 1);
                 }
             }
         }

@@ -23,9 +23,9 @@ use crate::lab::{self, StateRoot};
 
 /// How often a cell is made again whose run is void. In virtual time it would be the same.
 const RETRIES: u32 = 2;
-/// Later than this, in virtual time, something is wrong with the clock (a packet waits for the
-/// clock's own resolution, 256 ns, and for those that are due at the same time).
-const MAX_VIRTUAL_LAG_MS: f64 = 0.1;
+/// Later than this, in virtual time, something is wrong with the clock: reading it takes 1 ns, so
+/// packets that are due at once leave as many ns apart.
+const MAX_VIRTUAL_LAG_MS: f64 = 0.01;
 
 /// `lab kernel`'s commands.
 #[derive(Debug, Subcommand)]

@@ -209,6 +209,37 @@ fn nothing_is_left_after_an_interrupt_or_a_kill() {
     }
 }
 
+#[test]
+fn a_guest_that_dies_is_reported() {
+    if !there(Engine::Uml, "a_guest_that_dies_is_reported") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = lab_run(dir.path(), &["--engine", "uml", "--loads", "idle"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (processes, scratch) = booted(&mut child);
+    let guest = processes.iter().find(|p| is_guest(p.0)).unwrap();
+    let pid = guest.0.to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(
+        errors.contains("idle, none on uml: the guest ended before its work"),
+        "{errors}"
+    );
+    assert!(!scratch.exists());
+}
+
 /// Waits for the guest; its processes with their start times, and its directory.
 fn booted(child: &mut Child) -> (Vec<(u32, u64)>, PathBuf) {
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -222,10 +253,7 @@ fn booted(child: &mut Child) -> (Vec<(u32, u64)>, PathBuf) {
             let ends = word.find("/guest").unwrap_or(word.len());
             Some(PathBuf::from(&word[..ends]))
         });
-        let guest = all.iter().any(|p| {
-            fs::read_to_string(format!("/proc/{p}/cmdline"))
-                .is_ok_and(|l| l.starts_with("/tmp/linux"))
-        });
+        let guest = all.iter().any(|p| is_guest(*p));
         if let (Some(scratch), true) = (scratch, guest) {
             std::thread::sleep(Duration::from_millis(500));
             let all = descendants(child.id());
@@ -234,6 +262,11 @@ fn booted(child: &mut Child) -> (Vec<(u32, u64)>, PathBuf) {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// Whether this is the guest's kernel.
+fn is_guest(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|l| l.starts_with("/tmp/linux"))
 }
 
 /// All processes below `root`.

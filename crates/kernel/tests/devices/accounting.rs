@@ -12,7 +12,7 @@ use evenkeel_kernel::Session;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscInfo};
 
-use crate::world::{World, everywhere};
+use crate::world::{World, everywhere, request, sender};
 
 /// IP lengths around the edges of cells, of 64 bytes and of the minimum frame.
 const LENGTHS: [u32; 22] = [
@@ -24,9 +24,9 @@ const LENGTHS: [u32; 22] = [
 fn every_framing_is_charged_as_the_line_does() {
     everywhere("every_framing_is_charged_as_the_line_does", |w| {
         for (name, framing) in PRESETS {
-            let request = w.request("50mbit", "8mbit", &framing.to_string());
+            let request = request("50mbit", "8mbit", &framing.to_string());
             w.shape(&request).unwrap();
-            let socket = w.sender();
+            let socket = sender();
             for ip in LENGTHS {
                 let wire = f64::from(framing.wire_len(ip));
                 let payload = vec![0; ip as usize - 28];
@@ -35,7 +35,7 @@ fn every_framing_is_charged_as_the_line_does() {
                         socket.send(&payload).unwrap();
                         f64::from(largest(w))
                     }
-                    _ => htb(w, &framing, || {
+                    _ => htb(w, framing, || {
                         socket.send(&payload).unwrap();
                     }),
                 };
@@ -75,7 +75,7 @@ fn largest(w: &World) -> u32 {
 }
 
 /// Line bytes that HTB charges its root class for the one packet that `send` sends.
-fn htb(w: &World, framing: &evenkeel_core::Framing, send: impl Fn()) -> f64 {
+fn htb(w: &World, framing: evenkeel_core::Framing, send: impl Fn()) -> f64 {
     let mut session = Session::open().unwrap();
     let index = session.link("wan").unwrap().unwrap().index;
     let mut class = || {
@@ -114,6 +114,6 @@ fn htb(w: &World, framing: &evenkeel_core::Framing, send: impl Fn()) -> f64 {
     let ticks_per_byte = 8e9 / htb.rate.bps() as f64 / 64.0;
     let depth = (f64::from(htb.burst) * ticks_per_byte).round();
     let charged = (depth - f64::from(stats.tokens)) / ticks_per_byte;
-    let (_, (n, d)) = evenkeel_core::plan::htb_link(*framing, w.link_header());
+    let (_, (n, d)) = evenkeel_core::plan::htb_link(framing, w.link_header());
     charged * d as f64 / n as f64
 }

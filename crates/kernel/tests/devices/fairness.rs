@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_core::plan::Backend;
 
-use crate::world::{Wan, everywhere, ip};
+use crate::world::{Wan, everywhere, ip, request};
 
 /// Both hosts always have something to send, so that only the discipline decides.
 #[test]
@@ -27,7 +27,7 @@ fn hosts_share_equally_whatever_their_flows() {
             socket
         };
         let receivers = [receiver(5001), receiver(5002)];
-        w.shape(&w.request("50mbit", "4mbit", "ethernet")).unwrap();
+        w.shape(&request("50mbit", "4mbit", "ethernet")).unwrap();
         let sender = |host: &str, port: u16| {
             let socket = UdpSocket::bind((host, 0)).unwrap();
             socket.connect(("10.9.0.2", port)).unwrap();

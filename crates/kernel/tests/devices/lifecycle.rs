@@ -6,13 +6,13 @@ use evenkeel_core::plan::{Choice, EGRESS};
 use evenkeel_core::tc::Handle;
 use evenkeel_kernel::{Cleared, Error, Health, Session, clear, preview, shape, status};
 
-use crate::world::{everywhere, ip, root, run};
+use crate::world::{everywhere, ip, request, root, run, sender};
 
 #[test]
 fn clear_leaves_the_device_as_it_was() {
     everywhere("clear_leaves_the_device_as_it_was", |w| {
         let before = w.seen();
-        w.shape(&w.request("50mbit", "10mbit", "ptm:30")).unwrap();
+        w.shape(&request("50mbit", "10mbit", "ptm:30")).unwrap();
         assert_ne!(w.seen(), before);
         let all = status(&w.dir, Some("wan")).unwrap();
         assert_eq!(all[0].health, Health::Working);
@@ -26,7 +26,7 @@ fn clear_leaves_the_device_as_it_was() {
 #[test]
 fn twice_is_the_same_as_once() {
     everywhere("twice_is_the_same_as_once", |w| {
-        let request = w.request("50mbit", "10mbit", "atm:40");
+        let request = request("50mbit", "10mbit", "atm:40");
         assert!(!w.shape(&request).unwrap().in_place);
         let once = w.seen();
         assert!(w.shape(&request).unwrap().in_place);
@@ -40,8 +40,8 @@ fn twice_is_the_same_as_once() {
 #[test]
 fn a_hundred_changes_under_traffic_keep_the_tree() {
     everywhere("a_hundred_changes_under_traffic_keep_the_tree", |w| {
-        w.shape(&w.request("20mbit", "5mbit", "ptm:30")).unwrap();
-        let socket = w.sender();
+        w.shape(&request("20mbit", "5mbit", "ptm:30")).unwrap();
+        let socket = sender();
         let packets = || status(&w.dir, Some("wan")).unwrap()[0].up.packets;
         let mut last = 0;
         for i in 0..100u32 {
@@ -49,7 +49,7 @@ fn a_hundred_changes_under_traffic_keep_the_tree() {
                 let _ = socket.send(&vec![0; size]);
             }
             let framing = ["ptm:30", "atm:40", "none:18:mpu64"][i as usize % 3];
-            let request = w.request(
+            let request = request(
                 &format!("{}kbit", 20_000 + 100 * i),
                 &format!("{}kbit", 5000 + 10 * i),
                 framing,
@@ -60,7 +60,7 @@ fn a_hundred_changes_under_traffic_keep_the_tree() {
             last = now;
         }
         assert!(last >= 100, "{last} packets went through");
-        let fresh = w.request("29900kbit", "5990kbit", "ptm:30");
+        let fresh = request("29900kbit", "5990kbit", "ptm:30");
         w.shape(&fresh).unwrap();
         let changed = w.seen();
         w.clear();
@@ -76,7 +76,7 @@ fn a_hundred_changes_under_traffic_keep_the_tree() {
 fn killed_anywhere() {
     everywhere("killed_anywhere", |w| {
         let before = w.seen();
-        let request = w.request("50mbit", "10mbit", "ptm:30");
+        let request = request("50mbit", "10mbit", "ptm:30");
         w.shape(&request).unwrap();
         let whole = w.seen();
         let record = std::fs::read_to_string(w.dir.file("wan")).unwrap();
@@ -145,7 +145,7 @@ fn preview_with(
 #[test]
 fn others_work_is_respected() {
     everywhere("others_work_is_respected", |w| {
-        let request = w.request("50mbit", "10mbit", "ptm:30");
+        let request = request("50mbit", "10mbit", "ptm:30");
         // A root discipline.
         run(
             "tc",
@@ -197,7 +197,7 @@ fn others_work_is_respected() {
 fn what_somebody_broke_is_said_and_mended() {
     everywhere("what_somebody_broke_is_said_and_mended", |w| {
         let before = w.seen();
-        let request = w.request("50mbit", "10mbit", "ptm:30");
+        let request = request("50mbit", "10mbit", "ptm:30");
         w.shape(&request).unwrap();
         let whole = w.seen();
         for damage in [
@@ -215,7 +215,7 @@ fn what_somebody_broke_is_said_and_mended() {
                 "{damage}: {health:?}"
             );
             w.shape(&request).unwrap();
-            same(&w.seen(), &whole, &format!("{damage}"));
+            same(&w.seen(), &whole, &damage);
         }
         run("tc", "qdisc del dev wan root");
         w.clear();
@@ -230,7 +230,7 @@ fn what_somebody_broke_is_said_and_mended() {
 #[test]
 fn refused_whole() {
     everywhere("refused_whole", |w| {
-        let request = w.request("50mbit", "10mbit", "ptm:30");
+        let request = request("50mbit", "10mbit", "ptm:30");
         let named = |device: &str| evenkeel_kernel::Request {
             device: device.into(),
             ..request.clone()
@@ -278,7 +278,7 @@ fn a_dry_run_changes_nothing_and_its_commands_do_the_same() {
         return;
     }
     everywhere("a_dry_run", |w| {
-        let request = w.request("50mbit", "10mbit", "ptm:30");
+        let request = request("50mbit", "10mbit", "ptm:30");
         let before = w.seen();
         preview(&w.dir, &request).unwrap();
         same(&w.seen(), &before, "");

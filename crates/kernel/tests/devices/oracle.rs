@@ -4,13 +4,13 @@ use evenkeel_core::framing::{Mode, PRESETS};
 use evenkeel_core::plan::Backend;
 use serde_json::Value;
 
-use crate::world::{everywhere, run};
+use crate::world::{everywhere, request, run};
 
 #[test]
 fn tc_reports_what_was_planned() {
     everywhere("tc_reports_what_was_planned", |w| {
         for (name, framing) in PRESETS {
-            let shaped = w.shape(&w.request("8mbit", "2mbit", name)).unwrap();
+            let shaped = w.shape(&request("8mbit", "2mbit", name)).unwrap();
             for (dev, rate, ingress) in [
                 ("wan".to_owned(), shaped.egress, false),
                 (shaped.state.ifb.clone(), shaped.ingress, true),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_core::plan::Backend;
 
-use crate::world::{Wan, everywhere};
+use crate::world::{Wan, everywhere, request};
 
 const LONG: Duration = Duration::from_secs(3);
 
@@ -21,8 +21,7 @@ fn nine_hundred_megabits() {
             return;
         }
         let far = w.far();
-        w.shape(&w.request("900mbit", "900mbit", "ethernet"))
-            .unwrap();
+        w.shape(&request("900mbit", "900mbit", "ethernet")).unwrap();
 
         let listener = far
             .ns

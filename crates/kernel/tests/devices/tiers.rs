@@ -7,7 +7,7 @@ use evenkeel_core::plan::{Backend, Feature};
 use evenkeel_kernel::status;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::world::{World, everywhere, ip};
+use crate::world::{World, everywhere, ip, request};
 
 /// Where the one packet went that `send` sent, all others standing still.
 fn tier_of(w: &World, what: &str, send: impl Fn()) -> Tier {
@@ -64,7 +64,7 @@ fn packets_go_to_their_tiers() {
         } else {
             Voice
         };
-        w.shape(&w.request("50mbit", "10mbit", "ptm:30")).unwrap();
+        w.shape(&request("50mbit", "10mbit", "ptm:30")).unwrap();
         let mut families = vec![("10.9.0.1", "10.9.0.2")];
         if std::path::Path::new("/proc/sys/net/ipv6/conf/wan/disable_ipv6").exists() {
             quiet_ipv6(w);

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
 use evenkeel_core::plan::{Backend, Capabilities, Choice, Feature, Mode};
+use evenkeel_core::tc::Handle;
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Request, Session, StateDir, capabilities};
 use evenkeel_sys::Netns;
@@ -119,18 +120,6 @@ impl World {
         if self.wan == Wan::Veth { 14 } else { 0 }
     }
 
-    pub(crate) fn request(&self, down: &str, up: &str, framing: &str) -> Request {
-        Request {
-            device: "wan".into(),
-            down: down.parse::<Rate>().unwrap(),
-            up: up.parse::<Rate>().unwrap(),
-            framing: Some(framing.parse::<Framing>().unwrap()),
-            choice: Choice::Auto,
-            mode: Mode::Ping,
-            replace: false,
-        }
-    }
-
     pub(crate) fn shape(
         &self,
         request: &Request,
@@ -173,7 +162,6 @@ impl World {
                     ));
                 }
             }
-            use evenkeel_core::tc::Handle;
             for parent in [Handle::CLSACT_INGRESS, Handle::CLSACT_EGRESS, Handle::ROOT] {
                 for f in session.filters(link.index, parent).unwrap_or_default() {
                     all.insert(format!(
@@ -210,13 +198,6 @@ impl World {
         ip("neigh del 10.9.0.2 dev wan");
         Far { ns, _end: end }
     }
-
-    /// A socket that sends out of the WAN device.
-    pub(crate) fn sender(&self) -> UdpSocket {
-        let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
-        socket.connect("10.9.0.2:44444").unwrap();
-        socket
-    }
 }
 
 /// The other side of the WAN device.
@@ -242,4 +223,24 @@ pub(crate) fn run(program: &str, args: &str) -> String {
         String::from_utf8_lossy(&out.stderr)
     );
     String::from_utf8(out.stdout).unwrap()
+}
+
+/// Told rates and framing of the device `wan`, everything else as by default.
+pub(crate) fn request(down: &str, up: &str, framing: &str) -> Request {
+    Request {
+        device: "wan".into(),
+        down: down.parse::<Rate>().unwrap(),
+        up: up.parse::<Rate>().unwrap(),
+        framing: Some(framing.parse::<Framing>().unwrap()),
+        choice: Choice::Auto,
+        mode: Mode::Ping,
+        replace: false,
+    }
+}
+
+/// A socket that sends out of the WAN device.
+pub(crate) fn sender() -> UdpSocket {
+    let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
+    socket.connect("10.9.0.2:44444").unwrap();
+    socket
 }

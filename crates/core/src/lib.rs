@@ -10,6 +10,7 @@ pub mod pipe;
 pub mod plan;
 pub mod result;
 pub mod stats;
+pub mod swing;
 pub mod tc;
 pub mod units;
 

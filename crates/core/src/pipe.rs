@@ -127,6 +127,8 @@ pub enum Buffer {
     Bytes(u64),
     /// What the line carries in this time, at the rate of the moment.
     Time(Duration),
+    /// This many packets, however long.
+    Packets(u64),
 }
 
 /// What one direction of a line is.
@@ -140,6 +142,9 @@ pub struct PipeConfig {
     pub buffer: Buffer,
     /// From the end of serialisation to arrival.
     pub delay: Duration,
+    /// More of it over time: start of each step, ascending from zero, and how much from there
+    /// on. Packets do not overtake each other.
+    pub wander: Vec<(Duration, Duration)>,
     /// Up to this much more, evenly distributed; packets do not overtake each other.
     pub jitter: Duration,
     /// Share of packets lost on the line after serialisation, 0..1.
@@ -196,6 +201,8 @@ pub struct Pipe {
     clock: Duration,
     /// When the line is free again.
     free_at: Duration,
+    /// When the traces began.
+    begun: Duration,
     last_arrival: Duration,
     stats: PipeStats,
 }
@@ -211,6 +218,7 @@ impl Pipe {
             backlog: 0,
             clock: Duration::ZERO,
             free_at: Duration::ZERO,
+            begun: Duration::ZERO,
             last_arrival: Duration::ZERO,
             stats: PipeStats::default(),
         }
@@ -221,12 +229,14 @@ impl Pipe {
     pub fn enqueue(&mut self, now: Duration, ip_len: u32) -> Verdict {
         let wire = self.config.framing.wire_len(ip_len);
         let backlog = self.backlog(now);
-        if backlog > 0 && backlog + u64::from(wire) > self.limit(self.clock) {
+        if backlog > 0 && self.is_full(wire) {
             self.stats.tail_drops += 1;
             return Verdict::Drop(DropReason::Tail);
         }
         let start = self.clock.max(self.free_at);
-        let finish = self.config.rate.finish(start, wire);
+        let since = self.since_begin(start);
+        let took = self.config.rate.finish(since, wire).saturating_sub(since);
+        let finish = start + took;
         self.free_at = finish;
         self.waiting.push_back((finish, wire));
         self.backlog += u64::from(wire);
@@ -235,7 +245,7 @@ impl Pipe {
             self.stats.losses += 1;
             return Verdict::Drop(DropReason::Loss);
         }
-        let mut at = finish + self.config.delay;
+        let mut at = finish + self.config.delay + self.wander(finish);
         if !self.config.jitter.is_zero() {
             at += self.config.jitter.mul_f64(self.random.unit());
         }
@@ -269,11 +279,35 @@ impl Pipe {
         self.stats
     }
 
-    /// The buffer in bytes on the wire.
-    fn limit(&self, now: Duration) -> u64 {
+    /// The traces begin at `now`; before they stand at their first steps. A pipe that was never
+    /// told begins at zero.
+    pub fn begin(&mut self, now: Duration) {
+        self.begun = now;
+    }
+
+    /// Where the traces are at `t`.
+    fn since_begin(&self, t: Duration) -> Duration {
+        t.saturating_sub(self.begun)
+    }
+
+    /// The delay on top of the usual one at `t`.
+    fn wander(&self, t: Duration) -> Duration {
+        let t = self.since_begin(t);
+        let past = self.config.wander.partition_point(|s| s.0 <= t);
+        let step = past.checked_sub(1).and_then(|i| self.config.wander.get(i));
+        step.map_or(Duration::ZERO, |s| s.1)
+    }
+
+    /// Whether `wire` bytes more do not fit into the buffer.
+    fn is_full(&self, wire: u32) -> bool {
+        let bytes = self.backlog + u64::from(wire);
         match self.config.buffer {
-            Buffer::Bytes(b) => b,
-            Buffer::Time(t) => self.config.rate.at(now).0.bytes_in(t),
+            Buffer::Bytes(b) => bytes > b,
+            Buffer::Time(t) => {
+                let now = self.since_begin(self.clock);
+                bytes > self.config.rate.at(now).0.bytes_in(t)
+            }
+            Buffer::Packets(n) => self.waiting.len() as u64 >= n,
         }
     }
 }
@@ -315,6 +349,7 @@ mod tests {
             framing: Framing::default(),
             buffer,
             delay: Duration::from_millis(4),
+            wander: Vec::new(),
             jitter: Duration::ZERO,
             loss: 0.0,
             seed: 1,
@@ -353,6 +388,39 @@ mod tests {
             assert_eq!(p.enqueue(ms(1), 1000), Verdict::Depart { at: ms(35) });
             assert_eq!((p.stats().tail_drops, p.stats().max_backlog), (2, 30_000));
         }
+    }
+
+    #[test]
+    fn a_buffer_of_packets_counts_packets() {
+        let mut p = pipe(
+            RateTrace::constant(Rate::from_kbit(8_000)),
+            Buffer::Packets(3),
+        );
+        for (len, fits) in [(1500, true), (40, true), (1500, true), (40, false)] {
+            let v = p.enqueue(Duration::ZERO, len);
+            assert_eq!(v != Verdict::Drop(DropReason::Tail), fits, "{len}");
+        }
+        assert!(matches!(p.enqueue(ms(2), 40), Verdict::Depart { .. }));
+    }
+
+    #[test]
+    fn traces_begin_when_told() {
+        let steps = vec![
+            (ms(0), Rate::from_kbit(8_000)),
+            (ms(10), Rate::from_kbit(800)),
+        ];
+        let mut p = pipe(
+            RateTrace::steps(steps, None).unwrap(),
+            Buffer::Bytes(1 << 20),
+        );
+        p.config.wander = vec![(ms(0), ms(1)), (ms(10), ms(3))];
+        p.begin(ms(1000));
+        // Before and just after: 1 ms for 1000 bytes, 4 + 1 ms of delay.
+        for t in [500, 1005] {
+            assert_eq!(p.enqueue(ms(t), 1000), Verdict::Depart { at: ms(t + 6) });
+        }
+        // From 1010 on: 10 ms for 1000 bytes, 4 + 3 ms.
+        assert_eq!(p.enqueue(ms(1010), 1000), Verdict::Depart { at: ms(1027) });
     }
 
     #[test]

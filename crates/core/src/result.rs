@@ -79,9 +79,9 @@ pub struct Run {
     /// The same for ICMP echo, which shapers prefer. Absent if it was not sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icmp_ms: Option<Summary>,
-    /// TCP goodput to the customer, kbit/s.
+    /// Goodput to the customer, kbit/s: TCP, and QUIC-like UDP where the load has it.
     pub down_kbit: f64,
-    /// TCP goodput from the customer, kbit/s.
+    /// Goodput from the customer, the same.
     pub up_kbit: f64,
     /// Probes of the judged kind that were lost.
     pub lost: u64,
@@ -96,10 +96,44 @@ pub struct Run {
     /// Goodput of each flow, kbit/s: `down/client1/server1/0` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub flows_kbit: BTreeMap<String, f64>,
+    /// Calls (paced UDP) of the load, named like flows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub calls: BTreeMap<String, Call>,
+    /// Short connections of the load, named like flows; their payload counts as goodput too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pages: BTreeMap<String, Pages>,
     /// How trustworthy this run is: set by the emulator, void runs are not published.
     pub instrument: Instrument,
     /// What was measured, over time.
     pub series: Series,
+}
+
+/// What a call met: one way, from its sender to its receiver.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Delay of those that came, ms. Absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<Summary>,
+    /// Mean difference between the delays of neighbours that both came, ms.
+    pub jitter_ms: f64,
+}
+
+/// How long short connections took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pages {
+    /// Connections begun.
+    pub begun: u64,
+    /// Those done before the load's end.
+    pub finished: u64,
+    /// Payload of those, bytes.
+    pub bytes: u64,
+    /// From `connect` to the last byte of those, ms. Absent if none was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_ms: Option<Summary>,
 }
 
 /// The state of the measuring instrument during a run.
@@ -238,6 +272,8 @@ mod tests {
             retransmits: 0,
             settle_s: None,
             flows_kbit: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            pages: BTreeMap::new(),
             instrument: Instrument::default(),
             series: Series::default(),
         }
@@ -272,9 +308,9 @@ mod tests {
     #[test]
     fn a_factor_is_finite_and_positive() {
         for (without, with, factor) in [
-            (95.0, 0.0, 950.0),
-            (95.0, -0.3, 950.0),
-            (-1.0, 2.0, 0.05),
+            (95.0, 0.0, 475.0),
+            (95.0, -0.3, 475.0),
+            (-1.0, 2.0, 0.1),
             (-1.0, -1.0, 1.0),
         ] {
             let runs = [

@@ -12,16 +12,18 @@ use evenkeel_core::Summary;
 use evenkeel_core::result::{Instrument, LineFacts, Run, Series};
 use evenkeel_measure::PROBE_PORT;
 use evenkeel_measure::echo::Echo;
-use evenkeel_measure::load::{Direction, Flow, FlowOutcome, Load};
+use evenkeel_measure::load::Direction;
 use evenkeel_measure::probe::{ProbeConfig, ProbeOutcome, Prober};
 use evenkeel_sys::clock;
 use evenkeel_sys::sched::CpuTimes;
 
 use crate::emulator::{Emulator, EmulatorReport, LineConfig};
-use crate::experiment::{Experiment, FlowSpec, LoadSpec, Way, millis, server_address};
+use crate::experiment::{Experiment, LoadSpec, millis, server_address};
 use crate::peers::Lacks;
 use crate::topology::{Topology, WAN, lan_device};
 use crate::{LabError, Phase, Shaper, judge};
+
+mod traffic;
 
 /// Beyond this the emulator's lag would show in the figures.
 const MAX_LAG_P99: Duration = Duration::from_micros(500);
@@ -29,8 +31,6 @@ const MAX_LAG_P99: Duration = Duration::from_micros(500);
 const MAX_LAG: Duration = Duration::from_millis(10);
 /// The hypervisor took this much: what was measured is the neighbours.
 const MAX_STEAL: f64 = 0.10;
-/// First port of the load's listeners.
-const LOAD_PORT: u16 = 50_001;
 /// From the first packets to the idle phase.
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -128,7 +128,7 @@ pub(crate) fn run(
 /// Raw results of a cell.
 struct Measured {
     probes: ProbeOutcome,
-    flows: Vec<(Direction, FlowOutcome)>,
+    outcome: traffic::Outcome,
     /// Wall clock at the start of the load.
     start: Duration,
     idle: Duration,
@@ -146,12 +146,7 @@ fn measure(
 ) -> Result<Measured, LabError> {
     let target = SocketAddr::new(server_address(0), PROBE_PORT);
     let _echo = hosts.servers[0].run(|| Echo::start(target))??;
-    let flows = flows(experiment, load);
-    let directions: Vec<Direction> = flows.iter().map(|f| f.0.direction).collect();
-    let sockets = flows
-        .into_iter()
-        .map(|(flow, client, server)| (flow, &hosts.clients[client], &hosts.servers[server]));
-    let prepared = Load::prepare(sockets.collect())?;
+    let prepared = traffic::Prepared::new(experiment, load, cell, hosts)?;
     let config = ProbeConfig {
         target,
         interval: millis(experiment.probe.interval_ms),
@@ -164,22 +159,16 @@ fn measure(
     let cpu = CpuTimes::read()?;
     let start = clock::monotonic() + idle;
     let wall = clock::realtime().saturating_sub(clock::monotonic());
-    let running = prepared.start(start, cell.duration)?;
+    let running = prepared.start(hosts, start, cell.duration)?;
     wait(Phase::Idle, start)?;
     wait(Phase::Load, start + cell.duration)?;
-    let outcomes = running.finish()?;
+    let outcome = running.finish()?;
     wait(Phase::Finish, clock::monotonic())?;
     let probes = prober.finish()?;
     let (cpu_busy, cpu_steal) = CpuTimes::read()?.shares_since(&cpu);
-    if let Some(f) = outcomes.iter().find(|f| !f.error.is_empty()) {
-        return Err(LabError::Flow {
-            flow: f.name.clone(),
-            why: f.error.clone(),
-        });
-    }
     Ok(Measured {
         probes,
-        flows: directions.into_iter().zip(outcomes).collect(),
+        outcome,
         start: wall + start,
         idle,
         duration: cell.duration,
@@ -189,41 +178,6 @@ fn measure(
             ..Instrument::default()
         },
     })
-}
-
-/// Each flow of a load with the numbers of its client and its server, from 0.
-fn flows(experiment: &Experiment, load: &LoadSpec) -> Vec<(Flow, usize, usize)> {
-    let mut flows: Vec<(Flow, usize, usize)> = Vec::new();
-    for spec in &load.flows {
-        for _ in 0..spec.count {
-            let port = LOAD_PORT + flows.len() as u16;
-            let before = flows.iter().filter(|f| f.0.name.starts_with(&prefix(spec)));
-            let name = format!("{}{}", prefix(spec), before.count());
-            // Checked when the file was read.
-            let server = experiment.server(&spec.server).unwrap_or(0);
-            let flow = Flow {
-                name,
-                direction: match spec.direction {
-                    Way::Down => Direction::Down,
-                    Way::Up => Direction::Up,
-                },
-                server: SocketAddr::new(server_address(server), port),
-                start: Duration::from_secs_f64(spec.start_s),
-                congestion: spec.congestion.clone(),
-                send_buffer: spec.send_buffer,
-            };
-            flows.push((flow, spec.client - 1, server));
-        }
-    }
-    flows
-}
-
-fn prefix(spec: &FlowSpec) -> String {
-    let way = match spec.direction {
-        Way::Down => "down",
-        Way::Up => "up",
-    };
-    format!("{way}/client{}/{}/", spec.client, spec.server)
 }
 
 impl Measured {
@@ -285,12 +239,12 @@ impl Measured {
         }
         let base_ms = Summary::of(&base).ok_or_else(none)?.avg;
         let of = |way| {
-            let bins = self.flows.iter().filter(move |f| f.0 == way);
+            let bins = self.outcome.flows.iter().filter(move |f| f.0 == way);
             judge::goodput_series(bins.map(|f| f.1.bins.as_slice()))
         };
         let (down_kbit, up_kbit) = (of(Direction::Down), of(Direction::Up));
         let seconds = self.duration.as_secs_f64();
-        let per_flow = self.flows.iter().map(|(_, f)| {
+        let per_flow = self.outcome.flows.iter().map(|(_, f)| {
             let kbit = f.bytes() as f64 * 8.0 / 1000.0 / seconds;
             (f.name.clone(), kbit)
         });
@@ -307,11 +261,13 @@ impl Measured {
             up_kbit: judge::mean_kbit(&up_kbit),
             lost,
             dropped_by_us,
-            retransmits: self.flows.iter().map(|f| f.1.retransmits).sum(),
-            settle_s: (!self.flows.is_empty())
+            retransmits: self.outcome.flows.iter().map(|f| f.1.retransmits).sum(),
+            settle_s: (!self.outcome.flows.is_empty())
                 .then(|| judge::settle_s(&udp))
                 .flatten(),
             flows_kbit: per_flow.collect(),
+            calls: self.outcome.calls,
+            pages: self.outcome.pages,
             instrument: self.instrument,
             series: Series {
                 udp,

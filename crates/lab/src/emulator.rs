@@ -86,7 +86,7 @@ impl Emulator {
         })
     }
 
-    /// Forgets the lag so far: what counts begins now.
+    /// What counts begins now: the lag so far is forgotten, changes of the line start.
     pub fn mark(&self) {
         self.mark.wake();
     }
@@ -178,6 +178,9 @@ impl Line {
 
     fn run(&mut self) -> Result<EmulatorReport, Error> {
         let realtime = sched::realtime_thread(30).is_ok();
+        // Until `mark` it stands at its first steps, however long that takes.
+        self.down.begin(Duration::MAX);
+        self.up.begin(Duration::MAX);
         let mut buffer = vec![0; 65_536];
         let mut ready = Vec::new();
         // What the timer is set to, and for which departure.
@@ -193,12 +196,16 @@ impl Line {
                     TIMER => {
                         self.timer.clear();
                         early = self.wake;
-                        self.woken_late(clock::monotonic().saturating_sub(set));
+                        // Set in the past, it says nothing of waking up.
+                        if set > self.slept {
+                            self.woken_late(clock::monotonic().saturating_sub(set));
+                        }
                         set_for = Duration::MAX;
                     }
                     MARK => {
                         self.lag = Lag::new();
                         self.poller.remove(self.mark.as_ref())?;
+                        self.begin();
                     }
                     _ => {
                         return Ok(EmulatorReport {
@@ -222,6 +229,13 @@ impl Line {
                 self.timer.set(set)?;
             }
         }
+    }
+
+    /// Starts what the line does over time.
+    fn begin(&mut self) {
+        let now = clock::monotonic();
+        self.down.begin(now);
+        self.up.begin(now);
     }
 
     /// Follows the median: a step up for each longer wake, a step down for each shorter one.

@@ -14,6 +14,12 @@ use serde::{Deserialize, Deserializer};
 
 use crate::LabError;
 
+mod changing;
+mod loads;
+
+pub use changing::{SwingKind, SwingSpec};
+pub use loads::{FlowKind, FlowSpec, LoadSpec, Way};
+
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +63,9 @@ pub struct LineSpec {
     pub up_steps: Vec<(f64, Rate)>,
     /// After this time the steps start again.
     pub steps_repeat_s: Option<f64>,
+    /// Rates and round trip change by themselves. Takes the place of steps; `down` and `up` are
+    /// then what the line is sold as.
+    pub swing: Option<SwingSpec>,
     /// How packets are framed.
     pub framing: Framing,
     /// Round trip of the empty line itself, before serialisation.
@@ -115,64 +124,13 @@ pub struct ProbeSpec {
     pub interval_ms: f64,
 }
 
-/// What the line is loaded with.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LoadSpec {
-    /// `down1`, `rrul`, ...
-    pub name: String,
-    /// Empty for an idle line.
-    pub flows: Vec<FlowSpec>,
-}
-
-/// Some like TCP bulk flows.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FlowSpec {
-    /// Which way the data goes.
-    pub direction: Way,
-    /// Which client, from 1.
-    pub client: usize,
-    /// Name of the server.
-    pub server: String,
-    /// How many.
-    #[serde(default = "one")]
-    pub count: usize,
-    /// From the start of the load to the connections, s.
-    #[serde(default)]
-    pub start_s: f64,
-    /// Congestion control at both ends.
-    #[serde(default = "cubic")]
-    pub congestion: String,
-    /// Bytes that each sender keeps unacknowledged at most; absent: as the kernel tunes it.
-    pub send_buffer: Option<usize>,
-}
-
-/// Which way data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// To the client.
-    Down,
-    /// From the client.
-    Up,
-}
-
-fn one() -> usize {
-    1
-}
-
-fn cubic() -> String {
-    "cubic".into()
-}
-
-/// `"30ms"` at the rate of the moment, or an integer of bytes on the wire.
+/// `"30ms"` at the rate of the moment, `"60packets"`, or an integer of bytes on the wire.
 fn buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Buffer, D::Error> {
     struct V;
     impl serde::de::Visitor<'_> for V {
         type Value = Buffer;
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a buffer like \"30ms\" or an integer of bytes")
+            f.write_str("a buffer like \"30ms\", \"60packets\" or an integer of bytes")
         }
         fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Buffer, E> {
             match u64::try_from(v) {
@@ -181,11 +139,15 @@ fn buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Buffer, D::Error> {
             }
         }
         fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Buffer, E> {
+            let packets = v.strip_suffix("packets").map(|n| n.trim().parse());
+            if let Some(Ok(n @ 1..)) = packets {
+                return Ok(Buffer::Packets(n));
+            }
             let ms = v.strip_suffix("ms").and_then(|n| n.trim().parse().ok());
             match ms.filter(|ms| (0.001..=60_000.0).contains(ms)) {
                 Some(ms) => Ok(Buffer::Time(millis(ms))),
                 None => Err(E::custom(format!(
-                    "{v:?} is not a buffer (write \"30ms\" or an integer of bytes)"
+                    "{v:?} is not a buffer (write \"30ms\", \"60packets\" or an integer of bytes)"
                 ))),
             }
         }
@@ -251,6 +213,12 @@ impl Experiment {
             self.trace(rate, steps)
                 .map_err(|e| format!("line.{key}_steps: {e}"))?;
         }
+        if let Some(swing) = &self.line.swing {
+            swing.check().map_err(|e| format!("line.swing: {e}"))?;
+            if !(self.line.down_steps.is_empty() && self.line.up_steps.is_empty()) {
+                return Err("line.swing: there are steps as well; one of them is enough".into());
+            }
+        }
         for s in &self.servers {
             let key = format!("servers {:?} rtt_ms", s.name);
             within(&key, s.rtt_ms, self.line.rtt_ms, 10_000.0)?;
@@ -274,10 +242,10 @@ impl Experiment {
                     self.clients as f64,
                 )?;
                 within(&place("count"), flow.count as f64, 1.0, 256.0)?;
-                within(&place("start_s"), flow.start_s, 0.0, 3600.0)?;
-                if let Some(b) = flow.send_buffer {
-                    within(&place("send_buffer"), b as f64, 4096.0, 1e9)?;
-                }
+                let longest = self.duration.full_s.max(self.duration.quick_s);
+                flow.check()
+                    .and_then(|()| flow.check_pages(longest))
+                    .map_err(|e| place(&e))?;
             }
         }
         for (kind, names) in [
@@ -330,11 +298,28 @@ impl Experiment {
         let buffers = [line.down_buffer, line.up_buffer];
         let mut seeds = [seed, seed ^ 0x5555_5555_5555_5555].into_iter();
         let mut buffers = buffers.into_iter();
+        // The idle phase, the load, and what is under way then.
+        let length = self.duration.idle_s + self.duration.full_s.max(self.duration.quick_s) + 30.0;
+        let swung = line.swing.as_ref().map(|s| {
+            s.make(
+                seed,
+                Duration::try_from_secs_f64(length).unwrap_or_default(),
+            )
+        });
+        let mut wander: Vec<(Duration, Duration)> = Vec::new();
+        let mut swung_rates = Vec::new();
+        if let Some(s) = swung {
+            wander = s.rtt.into_iter().map(|(t, more)| (t, more / 2)).collect();
+            swung_rates = vec![s.up, s.down];
+        }
         self.directions().map(|(_, rate, steps)| PipeConfig {
             // Checked when the file was read.
-            rate: self
-                .trace(rate, steps)
-                .unwrap_or_else(|_| RateTrace::constant(rate)),
+            rate: match swung_rates.pop() {
+                Some(steps) => RateTrace::steps(steps, None).map_err(|e| e.to_string()),
+                None => self.trace(rate, steps),
+            }
+            .unwrap_or_else(|_| RateTrace::constant(rate)),
+            wander: wander.clone(),
             framing: line.framing,
             buffer: buffers.next().unwrap_or(Buffer::Time(Duration::ZERO)),
             delay: millis(line.rtt_ms / 2.0),
@@ -346,7 +331,9 @@ impl Experiment {
 
     /// The line as results and shapers are told of it.
     pub fn line_facts(&self) -> LineFacts {
+        let packet = u64::from(self.line.framing.wire_len(1500));
         let ms = |buffer, rate: Rate| match buffer {
+            Buffer::Packets(n) => (n * packet) as f64 * 8000.0 / rate.bps() as f64,
             Buffer::Time(t) => t.as_secs_f64() * 1000.0,
             Buffer::Bytes(b) => b as f64 * 8000.0 / rate.bps() as f64,
         };
@@ -421,6 +408,7 @@ mod tests {
             ("\"bridged-ptm\"", "\"bridged-pmt\"", "bridged-pmt"),
             ("109341kbit", "109341kbps", "bytes to tc"),
             ("\"30ms\"", "\"30min\"", "30min"),
+            ("\"30ms\"", "\"0packets\"", "0packets"),
             ("clients = 2", "clients = 0", "clients is 0"),
             ("client = 1", "client = 7", "flow 1: client is 7"),
             (
@@ -444,6 +432,35 @@ mod tests {
         let line = 1 + VDSL.lines().position(|l| l.starts_with("framing")).unwrap();
         let place = format!("x.toml: line {line}, column 1: unknown field");
         assert!(e.starts_with(&place) && !e.contains('\n'), "{e}");
+    }
+
+    #[test]
+    fn a_swing_makes_a_line_of_its_own_for_each_seed() {
+        let swing = "[line.swing]\nkind = \"walk\"\nseed = 7\nevery_ms = 250.0\nfactor = 2.0\n\
+                     down = [\"3mbit\", \"60mbit\"]\nup = [\"1mbit\", \"20mbit\"]\n\
+                     rtt_ms = [0.0, 40.0]\n\n[duration]\n";
+        let text = VDSL.replacen("[duration]\n", swing, 1);
+        let e = parse(&text).unwrap();
+        let [down, up] = e.pipes(1);
+        assert_eq!([down.clone(), up.clone()], e.pipes(1));
+        assert_ne!(down.rate, e.pipes(2)[0].rate);
+        let mbit = |n: u64| Rate::from_kbit(n * 1000);
+        assert!(down.rate.peak() <= mbit(60) && down.rate.peak() > mbit(30));
+        assert!(up.rate.peak() <= mbit(20) && up.rate.peak() > mbit(10));
+        assert_eq!(down.wander, up.wander);
+        assert!(down.wander.iter().all(|s| s.1 <= Duration::from_millis(20)));
+        for (from, to, says) in [
+            ("factor = 2.0", "", "line.swing: a walk needs a factor"),
+            ("\"walk\"", "\"redraw\"", "line.swing: factor is for walks"),
+            (
+                "[0.0, 40.0]",
+                "[40.0, 0.0]",
+                "line.swing: rtt_ms (most) is 0",
+            ),
+        ] {
+            let e = parse(&text.replacen(from, to, 1)).unwrap_err();
+            assert!(e.contains(says), "{e}");
+        }
     }
 
     #[test]

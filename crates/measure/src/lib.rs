@@ -4,10 +4,17 @@
 //! real time passes while it works, so the same code runs in virtual time. Non-goals: judging
 //! (crate `evenkeel-core`), making networks (crate `evenkeel-lab`).
 
+pub mod call;
 pub mod echo;
 pub mod load;
 pub mod packet;
 pub mod probe;
+pub mod quic;
+pub mod web;
+
+mod task;
+
+pub use task::Task;
 
 /// UDP port of the judged probe. No rule of any shaper names it.
 pub const PROBE_PORT: u16 = 44811;

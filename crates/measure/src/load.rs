@@ -47,6 +47,8 @@ pub struct Flow {
     pub congestion: String,
     /// Bytes that the sender keeps unacknowledged at most. `None`: as the kernel tunes it.
     pub send_buffer: Option<usize>,
+    /// From `connect` until the connection is reset. `None`: as long as the load.
+    pub lasts: Option<Duration>,
 }
 
 /// What a flow did.
@@ -230,7 +232,8 @@ impl Engine {
             }
         }
         for c in &mut self.connections {
-            c.outcome.retransmits = c.ends().0.map_or(0, Tcp::retransmits);
+            let again = c.ends().0.map_or(0, Tcp::retransmits);
+            c.outcome.retransmits = c.outcome.retransmits.max(again);
             if !c.ended && c.flow.start < self.end.saturating_sub(self.start) {
                 if c.accepted.is_none() {
                     c.end("it did not connect");
@@ -264,6 +267,9 @@ impl Engine {
                 {
                     c.client.set_send_buffer(2 * b)?;
                 }
+                if let Some(lasts) = c.flow.lasts {
+                    next = next.min(due + lasts);
+                }
                 c.client.connect(c.flow.server)?;
                 let interest = match (c.flow.direction, c.flow.send_buffer) {
                     (Direction::Down, _) => Interest::Read,
@@ -271,6 +277,13 @@ impl Engine {
                     (Direction::Up, Some(_)) => Interest::Errors,
                 };
                 self.poller.add(&c.client, i * ENDS + CLIENT, interest)?;
+            }
+            if let (Some(lasts), false) = (c.flow.lasts, c.ended) {
+                if now >= due + lasts {
+                    hang_up(&self.poller, c)?;
+                    continue;
+                }
+                next = next.min(due + lasts);
             }
             if let (Some(limit), false) = (c.flow.send_buffer, c.ended) {
                 next = next.min(now + REFILL);
@@ -326,6 +339,22 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Ends a flow whose time is over, so that nothing of it stays in its sender.
+fn hang_up(poller: &Poller, c: &mut Connection) -> Result<(), Error> {
+    c.outcome.retransmits = c.ends().0.map_or(0, Tcp::retransmits);
+    // One that did not get through in its time is no error: the line was full.
+    c.end("");
+    poller.remove(&c.client)?;
+    if let Some(l) = c.listener.take() {
+        poller.remove(&l)?;
+    }
+    if let Some(a) = c.accepted.take() {
+        poller.remove(&a)?;
+        a.reset_on_close();
+    }
+    Ok(())
 }
 
 /// Takes the one connection that a flow's listener is for, and waits for its `token`.

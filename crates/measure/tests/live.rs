@@ -3,9 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_measure::call::Call;
 use evenkeel_measure::echo::Echo;
 use evenkeel_measure::load::{Direction, Flow, Load};
 use evenkeel_measure::probe::{ProbeConfig, Prober};
+use evenkeel_measure::quic::Quic;
+use evenkeel_measure::web::Web;
 use evenkeel_sys::{Netns, clock, netns::set_sysctl};
 
 /// A namespace whose loopback device is up; `None`, with a word, if this is really not root.
@@ -91,6 +94,7 @@ fn flows_run_both_ways_and_a_missing_route_is_told() {
         start: Duration::from_millis(200),
         congestion: "cubic".into(),
         send_buffer,
+        lasts: None,
     };
     let flows = vec![
         (flow("up", Direction::Up, 50_001, None), &ns, &ns),
@@ -111,6 +115,16 @@ fn flows_run_both_ways_and_a_missing_route_is_told() {
     // A buffer of 100 kB filled up every 2 ms passes at most 50 MB/s.
     assert!(outcomes[2].bytes() < 50_000_000, "{}", outcomes[2].bytes());
 
+    let mut brief = flow("brief", Direction::Down, 50_005, None);
+    brief.lasts = Some(Duration::from_millis(300));
+    let running = Load::prepare(vec![(brief, &ns, &ns)])
+        .unwrap()
+        .start(clock::monotonic(), Duration::from_secs(1))
+        .unwrap();
+    let outcomes = running.finish().unwrap();
+    assert_eq!(outcomes[0].error, "");
+    assert!(outcomes[0].bins[3] > 0 && outcomes[0].bins[7] == 0);
+
     let mut lost = flow("lost", Direction::Up, 50_004, None);
     let other = Netns::new("without a route").unwrap();
     lost.start = Duration::ZERO;
@@ -124,6 +138,62 @@ fn flows_run_both_ways_and_a_missing_route_is_told() {
         .run(|| evenkeel_sys::tcp::Tcp::new(target(), "no-such-cc"))
         .unwrap();
     assert!(refused.unwrap_err().to_string().contains("no-such-cc"));
+}
+
+#[test]
+fn pages_calls_and_quic_run_beside_each_other() {
+    let Some(ns) = loopback("pages_calls_and_quic_run_beside_each_other") else {
+        return;
+    };
+    let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let (start, ms) = (clock::monotonic(), Duration::from_millis);
+    let second = ms(1000);
+    let web = Web {
+        name: "web".into(),
+        server: at(50_001),
+        congestion: "cubic".into(),
+        pages: vec![(ms(100), 5_000), (ms(150), 3_000_000), (ms(2_000), 1)],
+    };
+    let web = web.begin(&ns, &ns, start, second).unwrap();
+    let mut calls = Vec::new();
+    let mut quics = Vec::new();
+    for (direction, port) in [(Direction::Up, 50_002), (Direction::Down, 50_004)] {
+        let call = Call {
+            name: "call".into(),
+            direction,
+            server: at(port),
+            start: ms(100),
+            interval: ms(20),
+            packet: 200,
+        };
+        calls.push(call.begin(&ns, &ns, start, second).unwrap());
+        let quic = Quic {
+            name: "quic".into(),
+            direction,
+            server: at(port + 1),
+            start: ms(200),
+        };
+        quics.push(quic.begin(&ns, &ns, start, second).unwrap());
+    }
+    let web = web.finish().unwrap();
+    assert_eq!(web.pages.len(), 2, "the third comes after the end");
+    assert!(web.pages.iter().all(|p| p.2.is_some()), "{:?}", web.pages);
+    assert_eq!(web.flow.bytes(), 3_005_000);
+    for call in calls {
+        let call = call.finish().unwrap();
+        assert_eq!(call.packets.len(), 45, "from 100 to 1000 ms");
+        let delays: Vec<_> = call.packets.iter().filter_map(|p| p.1).collect();
+        assert!(
+            delays.len() >= 44 && delays.iter().all(|d| *d < ms(50)),
+            "{delays:?}"
+        );
+    }
+    for quic in quics {
+        let quic = quic.finish().unwrap();
+        assert_eq!((quic.error.as_str(), quic.bins.len()), ("", 10));
+        assert!(quic.bytes() > 1_000_000, "{}", quic.bytes());
+        assert_eq!(quic.bins[0], 0, "before its start");
+    }
 }
 
 fn target() -> SocketAddr {

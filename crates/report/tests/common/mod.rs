@@ -91,6 +91,8 @@ pub(crate) fn run(
         retransmits: 0,
         settle_s: None,
         flows_kbit: BTreeMap::new(),
+        calls: BTreeMap::new(),
+        pages: BTreeMap::new(),
         instrument: Instrument {
             lag_p99_ms: 0.04,
             lag_max_ms: 0.4 + 0.1 * f64::from(repeat),

@@ -1,0 +1,331 @@
+//! The load of a cell: which flows run between which hosts, and what became of them.
+//!
+//! Principles: every flow has a port of its own and a name that says which way, between whom and
+//! of what kind; sockets are made before the line is probed, packets come later. Non-goals: the
+//! flows themselves (crate `evenkeel-measure`).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use evenkeel_core::Summary;
+use evenkeel_core::result;
+use evenkeel_measure::Task;
+use evenkeel_measure::call::{Call, CallOutcome};
+use evenkeel_measure::load::{Direction, Flow, FlowOutcome, Load, RunningLoad};
+use evenkeel_measure::quic::Quic;
+use evenkeel_measure::web::{Web, WebOutcome};
+use evenkeel_sys::Error;
+use evenkeel_sys::netns::set_sysctl;
+
+use super::Cell;
+use crate::LabError;
+use crate::experiment::{Experiment, FlowKind, FlowSpec, LoadSpec, Way, server_address};
+use crate::topology::Topology;
+
+/// First port of the load's listeners.
+const LOAD_PORT: u16 = 50_001;
+/// A call is G.711 unless told otherwise: 160 bytes of sound each 20 ms, RTP, UDP, IP.
+const CALL_INTERVAL_MS: f64 = 20.0;
+const CALL_BYTES: u16 = 200;
+
+/// One flow and the numbers of its client and its server, from 0.
+struct Between<T> {
+    flow: T,
+    client: usize,
+    server: usize,
+}
+
+/// All flows of a load, not yet running.
+#[derive(Default)]
+struct Flows {
+    bulk: Vec<Between<Flow>>,
+    web: Vec<Between<Web>>,
+    calls: Vec<Between<Call>>,
+    quic: Vec<Between<Quic>>,
+}
+
+/// A load with its sockets made.
+pub(super) struct Prepared {
+    flows: Flows,
+    directions: Vec<Direction>,
+    bulk: Load,
+}
+
+/// A load under way. It ends when this is dropped.
+pub(super) struct Running {
+    directions: Vec<Direction>,
+    bulk: RunningLoad,
+    web: Vec<Task<WebOutcome>>,
+    calls: Vec<Task<CallOutcome>>,
+    quic: Vec<(Direction, Task<FlowOutcome>)>,
+}
+
+/// What became of it.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) flows: Vec<(Direction, FlowOutcome)>,
+    pub(super) calls: BTreeMap<String, result::Call>,
+    pub(super) pages: BTreeMap<String, result::Pages>,
+}
+
+impl Prepared {
+    pub(super) fn new(
+        experiment: &Experiment,
+        load: &LoadSpec,
+        cell: &Cell,
+        hosts: &Topology,
+    ) -> Result<Self, LabError> {
+        // 1 asks for ECN and 0 does not even accept it.
+        let ecn = if load.ecn { "1" } else { "0" };
+        for host in hosts.clients.iter().chain(&hosts.servers) {
+            host.run(|| set_sysctl("net.ipv4.tcp_ecn", ecn))??;
+        }
+        let flows = Flows::of(experiment, load, cell);
+        let sockets = flows.bulk.iter().map(|b| {
+            let (client, server) = (&hosts.clients[b.client], &hosts.servers[b.server]);
+            (b.flow.clone(), client, server)
+        });
+        Ok(Prepared {
+            directions: flows.bulk.iter().map(|b| b.flow.direction).collect(),
+            bulk: Load::prepare(sockets.collect())?,
+            flows,
+        })
+    }
+
+    /// Runs it from `start` (steady clock) for `lasts`.
+    pub(super) fn start(
+        self,
+        hosts: &Topology,
+        start: Duration,
+        lasts: Duration,
+    ) -> Result<Running, Error> {
+        fn all<T, R>(
+            flows: Vec<Between<T>>,
+            hosts: &Topology,
+            begin: impl Fn(T, &evenkeel_sys::Netns, &evenkeel_sys::Netns) -> Result<R, Error>,
+        ) -> Result<Vec<R>, Error> {
+            let one = |b: Between<T>| {
+                let (client, server) = (&hosts.clients[b.client], &hosts.servers[b.server]);
+                begin(b.flow, client, server)
+            };
+            flows.into_iter().map(one).collect()
+        }
+        Ok(Running {
+            directions: self.directions,
+            web: all(self.flows.web, hosts, |f, c, s| f.begin(c, s, start, lasts))?,
+            calls: all(self.flows.calls, hosts, |f, c, s| {
+                f.begin(c, s, start, lasts)
+            })?,
+            quic: all(self.flows.quic, hosts, |f, c, s| {
+                Ok((f.direction, f.begin(c, s, start, lasts)?))
+            })?,
+            bulk: self.bulk.start(start, lasts)?,
+        })
+    }
+}
+
+impl Running {
+    /// Waits for the end of the load.
+    pub(super) fn finish(self) -> Result<Outcome, LabError> {
+        let bulk = self.bulk.finish()?;
+        let mut outcome = Outcome {
+            flows: self.directions.into_iter().zip(bulk).collect(),
+            ..Outcome::default()
+        };
+        for (direction, task) in self.quic {
+            outcome.flows.push((direction, task.finish()?));
+        }
+        for task in self.web {
+            let web = task.finish()?;
+            let name = web.flow.name.clone();
+            outcome.pages.insert(name, pages(&web.pages));
+            outcome.flows.push((Direction::Down, web.flow));
+        }
+        for task in self.calls {
+            let call = task.finish()?;
+            outcome
+                .calls
+                .insert(call.name.clone(), figures(&call.packets));
+        }
+        match outcome.flows.iter().find(|f| !f.1.error.is_empty()) {
+            None => Ok(outcome),
+            Some((_, f)) => Err(LabError::Flow {
+                flow: f.name.clone(),
+                why: f.error.clone(),
+            }),
+        }
+    }
+}
+
+impl Flows {
+    fn of(experiment: &Experiment, load: &LoadSpec, cell: &Cell) -> Self {
+        let mut this = Flows::default();
+        let mut port = LOAD_PORT;
+        let mut named: BTreeMap<String, usize> = BTreeMap::new();
+        let mut next = |spec: &FlowSpec| {
+            let prefix = prefix(spec);
+            let n = named.entry(prefix.clone()).or_default();
+            let name = format!("{prefix}{n}");
+            *n += 1;
+            // Checked when the file was read.
+            let server = experiment.server(&spec.server).unwrap_or(0);
+            let address = SocketAddr::new(server_address(server), port);
+            port = port.wrapping_add(1);
+            (name, address, server)
+        };
+        for spec in &load.flows {
+            let direction = match spec.direction {
+                Way::Down => Direction::Down,
+                Way::Up => Direction::Up,
+            };
+            let start = Duration::try_from_secs_f64(spec.start_s).unwrap_or_default();
+            let client = spec.client - 1;
+            for i in 0..spec.count as u64 {
+                match spec.kind {
+                    FlowKind::Bulk => {
+                        for (start, lasts) in spec.bursts(cell.duration) {
+                            let (name, address, server) = next(spec);
+                            let flow = Flow {
+                                name,
+                                direction,
+                                server: address,
+                                start,
+                                congestion: spec.congestion().to_owned(),
+                                send_buffer: spec.send_buffer,
+                                lasts,
+                            };
+                            this.bulk.push(Between {
+                                flow,
+                                client,
+                                server,
+                            });
+                        }
+                    }
+                    FlowKind::Web => {
+                        let (name, address, server) = next(spec);
+                        let seed = cell.seed.wrapping_mul(0x9E37_79B9).wrapping_add(i);
+                        let flow = Web {
+                            name,
+                            server: address,
+                            congestion: spec.congestion().to_owned(),
+                            pages: spec.pages(seed, cell.duration),
+                        };
+                        this.web.push(Between {
+                            flow,
+                            client,
+                            server,
+                        });
+                    }
+                    FlowKind::Call => {
+                        let (name, address, server) = next(spec);
+                        let interval = spec.interval_ms.unwrap_or(CALL_INTERVAL_MS);
+                        let flow = Call {
+                            name,
+                            direction,
+                            server: address,
+                            start,
+                            interval: crate::experiment::millis(interval),
+                            packet: spec.packet_bytes.unwrap_or(CALL_BYTES),
+                        };
+                        this.calls.push(Between {
+                            flow,
+                            client,
+                            server,
+                        });
+                    }
+                    FlowKind::Quic => {
+                        let (name, address, server) = next(spec);
+                        let flow = Quic {
+                            name,
+                            direction,
+                            server: address,
+                            start,
+                        };
+                        this.quic.push(Between {
+                            flow,
+                            client,
+                            server,
+                        });
+                    }
+                }
+            }
+        }
+        this
+    }
+}
+
+fn prefix(spec: &FlowSpec) -> String {
+    let way = match spec.direction {
+        Way::Down => "down",
+        Way::Up => "up",
+    };
+    let kind = match spec.kind {
+        FlowKind::Bulk => "",
+        FlowKind::Web => "web",
+        FlowKind::Call => "call",
+        FlowKind::Quic => "quic",
+    };
+    format!("{way}/client{}/{}/{kind}", spec.client, spec.server)
+}
+
+fn ms(d: Duration) -> f64 {
+    d.as_secs_f64() * 1000.0
+}
+
+fn pages(all: &[(Duration, u64, Option<Duration>)]) -> result::Pages {
+    let done: Vec<_> = all.iter().filter_map(|p| Some((p.1, p.2?))).collect();
+    let times: Vec<f64> = done.iter().map(|d| ms(d.1)).collect();
+    result::Pages {
+        begun: all.len() as u64,
+        finished: done.len() as u64,
+        bytes: done.iter().map(|d| d.0).sum(),
+        time_ms: Summary::of(&times),
+    }
+}
+
+fn figures(packets: &[(Duration, Option<Duration>)]) -> result::Call {
+    let came: Vec<f64> = packets.iter().filter_map(|p| Some(ms(p.1?))).collect();
+    let neighbours = packets.windows(2).filter_map(|w| Some((w[0].1?, w[1].1?)));
+    let steps: Vec<f64> = neighbours.map(|(a, b)| ms(a.abs_diff(b))).collect();
+    result::Call {
+        sent: packets.len() as u64,
+        lost: (packets.len() - came.len()) as u64,
+        delay_ms: Summary::of(&came),
+        jitter_ms: Summary::of(&steps).map_or(0.0, |s| s.avg),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_in_figures() {
+        let at = |n| Duration::from_millis(n);
+        let packets = [
+            (at(0), Some(at(10))),
+            (at(20), Some(at(14))),
+            (at(40), None),
+            (at(60), Some(at(12))),
+            (at(80), Some(at(12))),
+        ];
+        let call = figures(&packets);
+        assert_eq!((call.sent, call.lost), (5, 1));
+        assert!(
+            (call.jitter_ms - 2.0).abs() < 1e-9,
+            "4 and 0: {}",
+            call.jitter_ms
+        );
+        assert!((call.delay_ms.unwrap().avg - 12.0).abs() < 1e-9);
+        assert_eq!(figures(&[]).delay_ms, None);
+    }
+
+    #[test]
+    fn pages_in_figures() {
+        let at = Duration::from_millis;
+        let all = [(at(0), 1000, Some(at(30))), (at(5), 9000, None)];
+        let pages = pages(&all);
+        assert_eq!((pages.begun, pages.finished, pages.bytes), (2, 1, 1000));
+    }
+}

@@ -51,7 +51,7 @@ struct Shape {
     /// The line's rate from you
     #[arg(allow_hyphen_values = true)]
     up: Rate,
-    /// How the line frames packets: a keyword of tc-cake(8), or MODE:OVERHEAD[:mpuN] like ptm:30;
+    /// How the line frames packets: a keyword of tc-cake(8), or MODE:OVERHEAD like ptm:30 or none:18:mpu64;
     /// without it, one on the safe side
     #[arg(long)]
     framing: Option<Framing>,

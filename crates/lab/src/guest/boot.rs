@@ -272,7 +272,8 @@ fn last_words(console: &[String], errors: &str) -> String {
         .iter()
         .map(String::as_str)
         .chain(errors.lines())
-        .filter(|l| !l.trim().is_empty())
+        // Not the calls that led to a panic: what it says stands above them.
+        .filter(|l| !l.trim().is_empty() && !l.trim_start().starts_with("[<"))
         .collect();
     if lines.is_empty() {
         return "(none)".into();
@@ -342,7 +343,7 @@ mod tests {
     fn last_words_are_the_last() {
         assert_eq!(last_words(&[], "\n"), "(none)");
         let console: Vec<String> = (0..20).map(|i| format!("line {i}")).collect();
-        let said = last_words(&console, "error: x");
+        let said = last_words(&console, " [<60549203>] ? panic+0x0/0x33b\nerror: x");
         assert!(said.starts_with("line 9 | ") && said.ends_with("line 19 | error: x"));
     }
 

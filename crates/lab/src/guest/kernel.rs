@@ -56,6 +56,7 @@ pub fn find(engine: Engine) -> Result<PathBuf, GuestError> {
         ("unshare", "util-linux"),
         ("setsid", "util-linux"),
         ("setarch", "util-linux"),
+        ("setpriv", "util-linux"),
         ("ip", "iproute2"),
     ] {
         which(tool).ok_or_else(|| missing(tool, package))?;

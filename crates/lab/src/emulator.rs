@@ -136,6 +136,8 @@ struct Line {
     wake: Duration,
     /// When the thread last went to sleep.
     slept: Duration,
+    /// The clock as last read: once for each wake and each packet, for where it is not free.
+    now: Duration,
     lag: Lag,
     refused: u64,
     poller: Poller,
@@ -167,6 +169,7 @@ impl Line {
             order: 0,
             wake: Duration::ZERO,
             slept: Duration::ZERO,
+            now: clock::monotonic(),
             lag: Lag::new(),
             refused: 0,
             poller,
@@ -186,19 +189,20 @@ impl Line {
         // What the timer is set to, and for which departure.
         let (mut set, mut set_for) = (Duration::MAX, Duration::MAX);
         loop {
-            self.slept = clock::monotonic();
+            self.slept = self.now;
             self.poller.wait(&mut ready)?;
-            let mut early = Duration::ZERO;
+            self.now = clock::monotonic();
+            let (mut early, mut fired) = (Duration::ZERO, false);
             for r in &ready {
                 match r.token {
                     PROVIDER => self.read(false, &mut buffer)?,
                     GATEWAY => self.read(true, &mut buffer)?,
                     TIMER => {
-                        self.timer.clear();
+                        fired = true;
                         early = self.wake;
                         // Set in the past, it says nothing of waking up.
                         if set > self.slept {
-                            self.woken_late(clock::monotonic().saturating_sub(set));
+                            self.woken_late(self.now.saturating_sub(set));
                         }
                         set_for = Duration::MAX;
                     }
@@ -221,12 +225,15 @@ impl Line {
                 }
             }
             self.write(early)?;
-            if let Some(Reverse(next)) = self.under_way.peek()
-                && next.at != set_for
-            {
-                set_for = next.at;
-                set = next.at.saturating_sub(self.wake);
-                self.timer.set(set)?;
+            match self.under_way.peek() {
+                // Setting it takes note of its having fired as well.
+                Some(Reverse(next)) if next.at != set_for => {
+                    set_for = next.at;
+                    set = next.at.saturating_sub(self.wake);
+                    self.timer.set(set)?;
+                }
+                None if fired => self.timer.clear(),
+                _ => {}
             }
         }
     }
@@ -250,7 +257,7 @@ impl Line {
     }
 
     fn read(&mut self, up: bool, buffer: &mut [u8]) -> Result<(), Error> {
-        for _ in 0..BATCH {
+        for i in 0..BATCH {
             let (from, pipe) = if up {
                 (&self.ends.gateway, &mut self.up)
             } else {
@@ -259,8 +266,10 @@ impl Line {
             let Some(n) = from.read(buffer)? else { break };
             let packet = &buffer[..n];
             let ip = packet.get(self.ends.kind.header_len()..).unwrap_or(&[]);
-            let now = clock::monotonic();
-            let came = now.saturating_sub(self.wake).max(self.slept);
+            if i > 0 {
+                self.now = clock::monotonic();
+            }
+            let came = self.now.saturating_sub(self.wake).max(self.slept);
             let Verdict::Depart { mut at } = pipe.enqueue(came, ip.len() as u32) else {
                 continue;
             };
@@ -285,14 +294,13 @@ impl Line {
     /// Hands over what is due, `early` at most before its time.
     fn write(&mut self, early: Duration) -> Result<(), Error> {
         while let Some(Reverse(next)) = self.under_way.peek() {
-            let now = clock::monotonic();
-            if next.at > now + early {
+            if next.at > self.now + early {
                 break;
             }
             let Some(Reverse(d)) = self.under_way.pop() else {
                 break;
             };
-            self.lag.add(now.abs_diff(d.at));
+            self.lag.add(self.now.abs_diff(d.at));
             let to = if d.up {
                 &self.ends.provider
             } else {
@@ -301,6 +309,7 @@ impl Line {
             if !to.write(&d.packet)? {
                 self.refused += 1;
             }
+            self.now = clock::monotonic();
         }
         Ok(())
     }

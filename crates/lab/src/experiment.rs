@@ -76,6 +76,9 @@ pub struct LineSpec {
     /// Share of packets lost in each direction, 0..1.
     #[serde(default)]
     pub loss: f64,
+    /// Behind the line there is another router that masquerades.
+    #[serde(default)]
+    pub double_nat: bool,
     /// In front of the line towards the customer.
     #[serde(deserialize_with = "buffer")]
     pub down_buffer: Buffer,

@@ -92,7 +92,10 @@ impl Topology {
                 .run(|| end(WAN, GATEWAY_IP, PROVIDER_IP, true))??,
             kind,
         };
-        this.gateway.run(masquerade)??;
+        this.gateway.run(|| masquerade(WAN, WAN))??;
+        if experiment.line.double_nat {
+            this.provider.run(|| masquerade("srv*", "srv+"))??;
+        }
         Ok((this, ends))
     }
 
@@ -167,11 +170,12 @@ fn prepare(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Source NAT on the WAN device, from a thread inside the gateway: by nftables, or where the
-/// kernel has none (Debian's User Mode Linux) by the older tables.
-fn masquerade() -> Result<(), LabError> {
+/// Source NAT on what leaves by a device, from a thread inside the router: by nftables, or where
+/// the kernel has none (Debian's User Mode Linux) by the older tables. Each has its own way to say
+/// which devices.
+fn masquerade(nft: &str, iptables: &str) -> Result<(), LabError> {
     let rules = format!(
-        "table ip lab {{ chain out {{ type nat hook postrouting priority 100; oifname {WAN} masquerade; }}; }}"
+        "table ip lab {{ chain out {{ type nat hook postrouting priority 100; oifname \"{nft}\" masquerade; }}; }}"
     );
     let older = [
         "-t",
@@ -179,7 +183,7 @@ fn masquerade() -> Result<(), LabError> {
         "-A",
         "POSTROUTING",
         "-o",
-        WAN,
+        iptables,
         "-j",
         "MASQUERADE",
     ];

@@ -27,6 +27,9 @@ const RETRIES: u32 = 2;
 /// packets that are due at once leave as many ns apart.
 const MAX_VIRTUAL_LAG_MS: f64 = 0.01;
 
+/// Of a line that changes, in characters.
+const WIDTH: usize = 79;
+
 /// `lab kernel`'s commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kernel {
@@ -70,8 +73,8 @@ pub(crate) fn build(args: &Build) -> Result<(), Failure> {
         args.force,
         &mut |step, line| {
             if live {
-                let line: String = line.chars().take(60).collect();
-                eprint!("\r\x1b[K{step}: {line}");
+                let line: String = format!("{step}: {line}").chars().take(WIDTH).collect();
+                eprint!("\r\x1b[K{line}");
             } else if step != phase {
                 eprintln!("{step} ...");
             }
@@ -254,12 +257,12 @@ impl Meter {
         let text = match step {
             None => "booting".to_owned(),
             Some(s) => {
-                let phase = match s.phase {
-                    Phase::Idle => "idle line",
-                    Phase::Load => "under load",
-                    Phase::Finish => "last probes",
-                };
-                format!("{phase}, {:.0} s left", s.left.as_secs_f64().ceil())
+                let left = s.left.as_secs_f64().ceil();
+                match s.phase {
+                    Phase::Idle => format!("idle {left:.0} s"),
+                    Phase::Load => format!("load {left:.0} s"),
+                    Phase::Finish => "last probes".to_owned(),
+                }
             }
         };
         let mut now = lock(&self.now);
@@ -277,7 +280,9 @@ impl Meter {
                     does.as_ref().map(|d| format!("[{i}/{of}] {cell}: {d}"))
                 })
                 .collect();
-            eprint!("\r\x1b[K{}", line.join("   "));
+            // A line that wraps could not be taken back.
+            let line: String = line.join("   ").chars().take(WIDTH).collect();
+            eprint!("\r\x1b[K{line}");
             let _ = io::stderr().flush();
         } else if begins {
             eprintln!("[{}/{}] {}", n + 1, self.cells.len(), self.cells[n]);

@@ -115,7 +115,8 @@ pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
     };
     let result = measure(&experiment, &options)?;
     print(&evenkeel_report::table(&result))?;
-    write(&result, &args.out)
+    write(&result, &args.out)?;
+    some_run_counts(&result)
 }
 
 /// `evenkeel lab run`.
@@ -148,7 +149,20 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
     } else {
         print(&evenkeel_report::table(&result))?;
     }
-    args.out.as_ref().map_or(Ok(()), |out| write(&result, out))
+    if let Some(out) = &args.out {
+        write(&result, out)?;
+    }
+    some_run_counts(&result)
+}
+
+/// A result of which nothing may be published is a failure, though it is shown.
+fn some_run_counts(result: &ResultFile) -> Result<(), Failure> {
+    if result.runs.iter().any(|r| r.instrument.void.is_empty()) {
+        return Ok(());
+    }
+    Err(Failure::work(
+        "every run is void: the machine was too busy to measure; end other work and run it again",
+    ))
 }
 
 /// `evenkeel lab list`.

@@ -76,7 +76,9 @@ fn lab_run(dir: &Path, arguments: &[&str]) -> Command {
 
 fn result(output: &Output) -> ResultFile {
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
+    // On a busy machine real time in User Mode Linux is void, and said to be.
+    let void = output.status.code() == Some(1) && errors.contains("every run is void");
+    assert!(output.status.success() || void, "{errors}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {errors}"))
 }
 

@@ -82,7 +82,7 @@ fn killed_anywhere() {
         let record = std::fs::read_to_string(w.dir.file("wan")).unwrap();
         w.clear();
         let interrupted = record.replace("\"complete\": true", "\"complete\": false");
-        let (plan, _) = preview_with(w, &request);
+        let plan = plan_for(w, &request);
         let steps = plan.setup.len();
         // Every step of short plans, every so many of long ones, and the last few.
         for done in (0..steps).step_by(1 + steps / 12).chain(steps - 4..=steps) {
@@ -111,11 +111,11 @@ fn killed_anywhere() {
     });
 }
 
-/// The plan for this world's backend, through the public way if that picks the same.
-fn preview_with(
+/// The plan for this world's backend, as `shape` would make it on the fresh device.
+fn plan_for(
     w: &crate::world::World,
     request: &evenkeel_kernel::Request,
-) -> (evenkeel_core::plan::Plan, Vec<String>) {
+) -> evenkeel_core::plan::Plan {
     use evenkeel_core::plan::{Device, Line, LinkSizes, plan};
     let mut session = Session::open().unwrap();
     let link = session.link("wan").unwrap().unwrap();
@@ -136,10 +136,7 @@ fn preview_with(
         up: request.up,
         framing: request.framing.unwrap(),
     };
-    (
-        plan(&w.caps, &device, line, request.mode, Choice::Auto).unwrap(),
-        Vec::new(),
-    )
+    plan(&w.caps, &device, line, request.mode, Choice::Auto).unwrap()
 }
 
 #[test]
@@ -287,7 +284,7 @@ fn a_dry_run_changes_nothing_and_its_commands_do_the_same() {
         w.clear();
         // What a person would type from the listing gives the same tree. iproute2 6.1 cannot
         // set gro_ipv4_max_size; the size lines are left to the netlink tests.
-        let (plan, _) = preview_with(w, &request);
+        let plan = plan_for(w, &request);
         for op in &plan.setup {
             let line = op.to_string();
             let (program, args) = line.split_once(' ').unwrap();

@@ -223,6 +223,15 @@ impl Mode {
             Mode::Bandwidth => (1000, 990),
         }
     }
+
+    /// The rates that a line of `up` and `down` is shaped to: (from us, towards us).
+    pub const fn shaped(self, up: Rate, down: Rate) -> (Rate, Rate) {
+        let (from, towards) = self.permille();
+        (
+            whole_kbit(up.permille(from)),
+            whole_kbit(down.permille(towards)),
+        )
+    }
 }
 
 /// The device that leads to the Internet.
@@ -383,14 +392,14 @@ pub fn plan(
             config: list(&|f| f.config().to_owned()),
         });
     };
-    let (up, down) = mode.permille();
+    let (egress, ingress) = mode.shaped(line.up, line.down);
     let mut plan = Plan {
         backend,
         device: device.clone(),
         line,
         mode,
-        egress: whole_kbit(line.up.permille(up)),
-        ingress: whole_kbit(line.down.permille(down)),
+        egress,
+        ingress,
         ifb: ifb_name(device.ifindex),
         setup: Vec::new(),
         update: Vec::new(),
@@ -400,7 +409,7 @@ pub fn plan(
 }
 
 /// Rates are told and shown in kbit/s.
-fn whole_kbit(rate: Rate) -> Rate {
+const fn whole_kbit(rate: Rate) -> Rate {
     Rate::from_kbit(rate.kbit())
 }
 

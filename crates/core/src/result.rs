@@ -34,8 +34,17 @@ pub struct ResultFile {
     /// Release of the kernel that carried the packets.
     #[serde(default)]
     pub kernel: String,
+    /// The day on which it was measured (`2026-01-31`).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub date: String,
     /// The line that was emulated.
     pub line: LineFacts,
+    /// What each condition is, in the order of running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ConditionFacts>,
+    /// What others published about this line, from the experiment's file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
     /// Every run, in the order in which they were made.
     pub runs: Vec<Run>,
     /// Medians over the repeats: how many times smaller the increase is than under `none`.
@@ -57,6 +66,122 @@ pub struct LineFacts {
     pub down_buffer_ms: f64,
     /// Buffer in front of the line from the customer, ms at full rate.
     pub up_buffer_ms: f64,
+    /// The rates change by themselves; `down` and `up` are then what the line is sold as.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub varies: bool,
+}
+
+/// What a condition is, and what it was told.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConditionFacts {
+    /// `none`, `evenkeel`, ...
+    pub name: String,
+    /// What it is, in a phrase.
+    #[serde(default)]
+    pub about: String,
+    /// What a person had to find out and type, in words; empty: nothing.
+    #[serde(default)]
+    pub told: String,
+    /// How it limits what is sent to the customer. Absent if it does not, or finds it out itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<Charge>,
+    /// How it limits what the customer sends, the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<Charge>,
+}
+
+/// How one direction is limited: a rate, and what a packet counts against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Charge {
+    /// What is sent at most.
+    pub rate: Rate,
+    /// How long a packet counts, relative to the IP packet. Not the line's if it was not told so.
+    pub framing: Framing,
+}
+
+impl Charge {
+    /// The share of a line (its rate and true framing) that IP packets of `ip_len` bytes take if
+    /// they come at this limit. Above 1 they queue in front of the line, where nobody orders them.
+    pub fn fill(&self, line: Charge, ip_len: u32) -> f64 {
+        let taken = |c: &Charge| f64::from(c.framing.wire_len(ip_len).max(1));
+        let rate = |c: &Charge| c.rate.bps().max(1) as f64;
+        rate(self) / rate(&line) * (taken(&line) / taken(self))
+    }
+}
+
+/// A figure that others published, to stand beside ours.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The load of ours that is most like theirs.
+    pub load: String,
+    /// The condition of ours that it is compared with.
+    pub condition: String,
+    /// Whose shaper it was (`cFosSpeed`); empty: none was there.
+    #[serde(default)]
+    pub shaper: String,
+    /// Which figure.
+    pub figure: Figure,
+    /// What they found, in the figure's unit.
+    pub value: f64,
+    /// The other end, if they gave a range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<f64>,
+    /// A word before the value: `about`, `under`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub qualifier: String,
+    /// Where it stands, in a phrase.
+    pub source: String,
+}
+
+/// A figure of a run that can be compared with a published one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Figure {
+    /// Least ping, ms.
+    #[serde(rename = "ping min")]
+    PingMin,
+    /// Average ping, ms.
+    #[serde(rename = "ping avg")]
+    PingAvg,
+    /// Median ping, ms.
+    #[serde(rename = "ping median")]
+    PingMedian,
+    /// Worst ping, ms.
+    #[serde(rename = "ping max")]
+    PingMax,
+    /// Standard deviation of the ping, ms.
+    #[serde(rename = "ping stddev")]
+    PingStddev,
+    /// How many times smaller the average ping is than under `none`.
+    #[serde(rename = "ping factor")]
+    PingFactor,
+    /// Average increase, ms.
+    #[serde(rename = "increase avg")]
+    IncreaseAvg,
+    /// Median increase, ms.
+    #[serde(rename = "increase median")]
+    IncreaseMedian,
+    /// 90th percentile of the increase, ms.
+    #[serde(rename = "increase p90")]
+    IncreaseP90,
+    /// How many times smaller the average increase is than under `none`.
+    #[serde(rename = "increase factor")]
+    IncreaseFactor,
+    /// Goodput to the customer, Mbit/s.
+    #[serde(rename = "goodput down")]
+    GoodputDown,
+    /// Goodput from the customer, Mbit/s.
+    #[serde(rename = "goodput up")]
+    GoodputUp,
+    /// Goodput to the customer that is missing against `none`, %.
+    #[serde(rename = "given up down")]
+    GivenUpDown,
+    /// Goodput from the customer that is missing against `none`, %.
+    #[serde(rename = "given up up")]
+    GivenUpUp,
+    /// Until the ping is where it stays, s.
+    #[serde(rename = "settle")]
+    Settle,
 }
 
 /// One condition under one load, once.
@@ -303,6 +428,28 @@ mod tests {
             (found[1].down_kept, found[1].up_kept),
             (Some(1.2), Some(0.8))
         );
+    }
+
+    /// The CeroWRT series: 95 % of the rates, which are those of cells, counted as Ethernet frames
+    /// is more than the line takes; 99 % in cells is not.
+    #[test]
+    fn what_a_limit_fills() {
+        let charge = |kbit, framing: &str| Charge {
+            rate: Rate::from_kbit(kbit),
+            framing: framing.parse().unwrap(),
+        };
+        let line = charge(1171, "atm:40");
+        for (limit, len, percent) in [
+            (charge(1112, "none:14"), 1500, 109.7),
+            (charge(1112, "none:14"), 100, 132.4),
+            (charge(1160, "atm:44"), 1500, 99.1),
+            (charge(1171, "atm:40"), 100, 100.0),
+        ] {
+            let got = limit.fill(line, len) * 100.0;
+            assert!((got - percent).abs() < 0.05, "{limit:?} {len}: {got}");
+        }
+        let nothing = charge(0, "none:-64");
+        assert!(nothing.fill(nothing, 0).is_finite());
     }
 
     #[test]

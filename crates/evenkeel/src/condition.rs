@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
 use evenkeel_lab::{Shaper, ShaperError, Site};
@@ -57,6 +58,31 @@ impl Evenkeel {
 impl Shaper for Evenkeel {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
+        let (up, down) = self.mode.shaped(line.up, line.down);
+        let charge = |rate| Charge {
+            rate,
+            framing: line.framing,
+        };
+        let with = match self.choice {
+            Choice::Auto => "its own choice of discipline",
+            Choice::Cake => "CAKE",
+            Choice::Htb => "HTB",
+        };
+        ConditionFacts {
+            name: self.name.to_owned(),
+            about: format!("evenkeel shape: {with}, {} mode", self.mode),
+            told: format!(
+                "{}/{} kbit/s, {}",
+                line.down.kbit(),
+                line.up.kbit(),
+                line.framing
+            ),
+            down: Some(charge(down)),
+            up: Some(charge(up)),
+        }
     }
 
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {

@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use clap::{Args, Subcommand};
 use evenkeel_core::result::{ResultFile, Run, VERSION};
 use evenkeel_lab::guest::{self, Answer, Engine, GuestError, Inside, Job, Step};
-use evenkeel_lab::{Cell, Experiment, Phase, RunOptions, cells, judge, run_cell};
+use evenkeel_lab::{Cell, Experiment, Phase, RunOptions, cells, condition_facts, judge, run_cell};
 
 use crate::failure::Failure;
 use crate::lab::{self, StateRoot};
@@ -127,7 +127,10 @@ pub(crate) fn run(
         engine: engine.name().to_owned(),
         command: options.command.clone(),
         kernel,
+        date: String::new(),
         line: experiment.line_facts(),
+        conditions: condition_facts(experiment, &runs, &lab::shapers(Path::new("/"))),
+        published: experiment.published.clone(),
         factors: judge::factors(&runs),
         runs,
     })

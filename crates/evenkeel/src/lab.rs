@@ -173,17 +173,33 @@ pub(crate) fn list(args: &List) -> Result<(), Failure> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     files.retain(|p| p.extension().is_some_and(|x| x == "toml"));
     files.sort();
+    let shapers = shapers(Path::new("/"));
     let mut text = String::new();
     for file in files {
         let e = Experiment::load(&file)?;
         let loads: Vec<_> = e.loads.iter().map(|l| l.name.as_str()).collect();
+        let line = e.line_facts();
+        let varies = if line.varies { ", it changes" } else { "" };
         text += &format!(
-            "{}: {}\n  loads {}; conditions {}\n",
+            "{}: {}\n  line        {}/{} kbit/s, framing {}, {} ms{varies}\n  loads       {}\n",
             file.display(),
             e.about,
+            line.down.kbit(),
+            line.up.kbit(),
+            line.framing,
+            line.rtt_ms,
             loads.join(", "),
-            e.conditions.join(", ")
         );
+        for (i, name) in e.conditions.iter().enumerate() {
+            let head = if i == 0 { "conditions" } else { "" };
+            let told = e.condition_facts(name, &shapers).map(|f| f.told);
+            let told = match told.as_deref() {
+                None => "there is none of that name",
+                Some("") => "told nothing",
+                Some(told) => told,
+            };
+            text += &format!("  {head:<11} {name:<18} {told}\n");
+        }
     }
     print(&text)
 }

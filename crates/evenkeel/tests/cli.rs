@@ -140,6 +140,25 @@ fn bad_input_is_one_line_and_changes_nothing() {
 }
 
 #[test]
+fn the_list_says_what_each_condition_was_told() {
+    let directory = Path::new(VDSL100).parent().unwrap();
+    let args = format!("lab list {}", directory.display());
+    let (code, text, err) = evenkeel(directory, &args);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for says in [
+        "adsl2.toml: ADSL2+",
+        "line        21181/1171 kbit/s, framing atm:40, 55 ms",
+        "loads       rrul, down1, up1",
+        "conditions  none               told nothing",
+        "sqm-95-atm44       20181/1112 kbit/s, atm:44",
+        "ms, it changes",
+    ] {
+        assert!(text.contains(says), "{says}\n{text}");
+    }
+    assert!(!text.contains("there is none of that name"), "{text}");
+}
+
+#[test]
 fn swapped_rates_are_a_warning() {
     if !root("swapped_rates_are_a_warning") {
         return;

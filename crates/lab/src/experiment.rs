@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_core::pipe::{Buffer, PipeConfig, RateTrace};
-use evenkeel_core::result::LineFacts;
+use evenkeel_core::result::{ConditionFacts, LineFacts, Published};
 use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Deserializer};
 
-use crate::LabError;
+use crate::{LabError, Shaper, run::NONE};
 
 mod changing;
 mod loads;
@@ -42,6 +42,9 @@ pub struct Experiment {
     pub loads: Vec<LoadSpec>,
     /// What is compared, in the order of running.
     pub conditions: Vec<String>,
+    /// What others measured on the line that this one follows.
+    #[serde(default)]
+    pub published: Vec<Published>,
 }
 
 /// The line.
@@ -270,7 +273,35 @@ impl Experiment {
                 return Err(format!("{kind}: {n:?} is there twice"));
             }
         }
+        for (i, p) in (1..).zip(&self.published) {
+            self.check_published(p)
+                .map_err(|e| format!("published entry {i}: {e}"))?;
+        }
         Ok(())
+    }
+
+    fn check_published(&self, p: &Published) -> Result<(), String> {
+        let known = |kind: &str, name: &String, all: Vec<&String>| {
+            if all.contains(&name) {
+                return Ok(());
+            }
+            let all: Vec<&str> = all.into_iter().map(String::as_str).collect();
+            let all = all.join(", ");
+            Err(format!("{kind} {name:?} is none of the {kind}s ({all})"))
+        };
+        let loads = self.loads.iter().map(|l| &l.name).collect();
+        known("load", &p.load, loads)?;
+        known("condition", &p.condition, self.conditions.iter().collect())?;
+        for (key, v) in [("value", Some(p.value)), ("to", p.to)] {
+            if let Some(v) = v.filter(|v| !(0.0..=1e6).contains(v)) {
+                return Err(format!("{key} is {v}, it must be 0 to 1000000"));
+            }
+        }
+        let texts = [&p.shaper, &p.qualifier, &p.source];
+        match texts.iter().find(|t| t.chars().count() > 120) {
+            Some(long) => Err(format!("{long:?} is longer than 120 characters")),
+            None => Ok(()),
+        }
     }
 
     /// Name, rate and steps of each direction, towards the customer first.
@@ -347,7 +378,30 @@ impl Experiment {
             rtt_ms: self.servers.first().map_or(self.line.rtt_ms, |s| s.rtt_ms),
             down_buffer_ms: ms(self.line.down_buffer, self.line.down),
             up_buffer_ms: ms(self.line.up_buffer, self.line.up),
+            varies: self.line.swing.is_some()
+                || !(self.line.down_steps.is_empty() && self.line.up_steps.is_empty()),
         }
+    }
+
+    /// What the condition of that name is on this line; `None` if there is none.
+    pub fn condition_facts(
+        &self,
+        name: &str,
+        shapers: &[Box<dyn Shaper>],
+    ) -> Option<ConditionFacts> {
+        if name == NONE {
+            return Some(ConditionFacts {
+                name: NONE.into(),
+                about: "the line without a shaper".into(),
+                ..ConditionFacts::default()
+            });
+        }
+        let link_header = match self.line.device {
+            Device::Tun => 0,
+            Device::Tap => 14,
+        };
+        let shaper = shapers.iter().find(|s| s.name() == name)?;
+        Some(shaper.facts(&self.line_facts(), link_header))
     }
 
     /// Place in `servers` of the one with that name.
@@ -402,6 +456,8 @@ mod tests {
         assert_eq!(up.rate.peak(), Rate::from_kbit(40_143));
         assert!((e.line_facts().rtt_ms - 9.2).abs() < 0.05);
         assert!(e.line_facts().up_buffer_ms >= 150.0);
+        // Its tables: five figures of three pings twice, and what is made of them.
+        assert_eq!(e.published.len(), 6 * 5 + 2 + 6);
     }
 
     #[test]
@@ -435,6 +491,56 @@ mod tests {
         let line = 1 + VDSL.lines().position(|l| l.starts_with("framing")).unwrap();
         let place = format!("x.toml: line {line}, column 1: unknown field");
         assert!(e.starts_with(&place) && !e.contains('\n'), "{e}");
+    }
+
+    #[test]
+    fn published_figures_belong_to_the_file() {
+        let cable = include_str!("../../../experiments/cable.toml");
+        let entry = |load: &str, condition: &str, rest: &str| {
+            let rest = format!("{rest}\nsource = \"a paper\"\n");
+            let head = format!("load = \"{load}\"\ncondition = \"{condition}\"\n");
+            parse(&format!("{cable}\n[[published]]\n{head}{rest}"))
+        };
+        let good = "figure = \"ping avg\"\nvalue = 26.162";
+        let e = entry("down1", "none", good).unwrap();
+        assert_eq!(e.published.len(), 1);
+        let place = "x.toml: published entry 1: ";
+        for (load, condition, rest, says) in [
+            (
+                "up9",
+                "none",
+                good,
+                "load \"up9\" is none of the loads (down1, down4",
+            ),
+            (
+                "up1",
+                "cFosSpeed",
+                good,
+                "condition \"cFosSpeed\" is none of the conditions (none, cake-95",
+            ),
+            (
+                "up1",
+                "none",
+                "figure = \"ping avg\"\nvalue = -1",
+                "value is -1",
+            ),
+            (
+                "up1",
+                "none",
+                "figure = \"ping avg\"\nvalue = 1\nto = inf",
+                "to is inf",
+            ),
+        ] {
+            let e = entry(load, condition, rest).unwrap_err();
+            assert!(e.starts_with(place) && e.contains(says), "{e}");
+        }
+        let e = entry("up1", "none", "figure = \"ping p42\"\nvalue = 1").unwrap_err();
+        let line = cable.lines().count() + 5;
+        assert!(
+            e.contains(&format!("line {line}, column ")) && e.contains("ping p42"),
+            "{e}"
+        );
+        assert!(entry("up1", "none", &format!("{good}\nby = \"x\"")).is_err());
     }
 
     #[test]

@@ -20,9 +20,11 @@ mod run;
 
 use std::path::PathBuf;
 
+use evenkeel_core::result::{ConditionFacts, LineFacts};
+
 pub use cell::{Cell, Site};
 pub use experiment::Experiment;
-pub use run::{Phase, Progress, RunOptions, cells, run, run_cell};
+pub use run::{Phase, Progress, RunOptions, cells, condition_facts, run, run_cell};
 
 /// What makes a condition: something that is applied to the gateway before the load.
 ///
@@ -31,6 +33,14 @@ pub use run::{Phase, Progress, RunOptions, cells, run, run_cell};
 pub trait Shaper: Send {
     /// The condition's name (`evenkeel`).
     fn name(&self) -> &str;
+    /// What it is, and what it would be told on a line whose device puts `link_header` bytes
+    /// before the IP packet. Without more to say, its name.
+    fn facts(&self, _line: &LineFacts, _link_header: u16) -> ConditionFacts {
+        ConditionFacts {
+            name: self.name().to_owned(),
+            ..ConditionFacts::default()
+        }
+    }
     /// Sets up shaping. It is called once for each cell, on a gateway that was never shaped.
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError>;
     /// Packets dropped by its queueing disciplines since `apply`.

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_core::result::{ResultFile, Run, VERSION};
+use evenkeel_core::result::{ConditionFacts, ResultFile, Run, VERSION};
 use evenkeel_sys::clock;
 
 use crate::experiment::Experiment;
@@ -164,10 +164,28 @@ pub fn run(
         engine: options.engine.clone(),
         command: options.command.clone(),
         kernel: kernel_release(),
+        date: String::new(),
         line: experiment.line_facts(),
+        conditions: condition_facts(experiment, &runs, shapers),
+        published: experiment.published.clone(),
         factors: judge::factors(&runs),
         runs,
     })
+}
+
+/// What the conditions of `runs` are, each once, in their order.
+pub fn condition_facts(
+    experiment: &Experiment,
+    runs: &[Run],
+    shapers: &[Box<dyn Shaper>],
+) -> Vec<ConditionFacts> {
+    let mut found: Vec<ConditionFacts> = Vec::new();
+    for run in runs {
+        if found.iter().all(|f| f.name != run.condition) {
+            found.extend(experiment.condition_facts(&run.condition, shapers));
+        }
+    }
+    found
 }
 
 /// Runs one cell once; the run may be void.
@@ -202,7 +220,7 @@ pub fn run_cell(
 }
 
 /// The condition that changes nothing.
-const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 
 fn is_known(condition: &str, shapers: &[Box<dyn Shaper>]) -> bool {
     condition == NONE || shapers.iter().any(|s| s.name() == condition)

@@ -52,6 +52,7 @@ fn site(line: (&str, &str, &str)) -> Site {
             rtt_ms: 20.0,
             down_buffer_ms: 100.0,
             up_buffer_ms: 100.0,
+            varies: false,
         },
     }
 }

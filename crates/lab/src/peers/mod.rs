@@ -10,8 +10,9 @@ mod inetgw;
 mod sqm;
 mod wondershaper;
 
+use evenkeel_core::framing::Mode;
 use evenkeel_core::plan::Feature;
-use evenkeel_core::result::LineFacts;
+use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::tc::{
     Action, Dev, Filter, FilterKind, Handle, LinkSettings, Matchall, Op, Protocol, Qdisc,
     QdiscSpec, Stab, U32, U32Key,
@@ -24,11 +25,10 @@ use crate::{Shaper, ShaperError, Site};
 /// The device that a peer builds for arrivals. The gateway's namespace is its own.
 const IFB: &str = "ifb4wan";
 
-/// A peer with a name.
+/// A peer with a name. What was typed for it stands in its facts.
 #[derive(Debug)]
 pub struct Peer {
     name: &'static str,
-    told: &'static str,
     build: Build,
     wan: String,
 }
@@ -95,79 +95,42 @@ pub struct Lacks {
 
 impl Peer {
     /// All of them.
-    #[allow(clippy::too_many_lines)] // A table.
     pub fn all() -> Vec<Peer> {
-        const RIGHT: &str = "told the rates, the framing and the kind of line by hand";
-        const RATES: &str = "told the rates by hand";
-        let of = |name, told, build| Peer {
+        let of = |name, build| Peer {
             name,
-            told,
             build,
             wan: String::new(),
         };
         let sqm = |share, framing| Build::Sqm(sqm::Settings { share, framing });
         let atm = |overhead| sqm::Layer::Atm(overhead);
+        let whole = Share::percent(100);
         vec![
-            of("cake-95", RIGHT, Build::Cake(Share::percent(95))),
-            of("cake-97", RIGHT, Build::Cake(Share::percent(97))),
-            of("cake-99", RIGHT, Build::Cake(Share::percent(99))),
-            of(
-                "sqm-htb",
-                "told the rates and the framing by hand",
-                sqm(Share::percent(95), sqm::Layer::Right),
-            ),
-            of(
-                "inetgw",
-                "told the rates and ATM or not by hand, no overhead",
-                Build::Inetgw(Share::percent(100)),
-            ),
-            of(
-                "inetgw-95",
-                "told 95 % of the rates and ATM or not by hand, no overhead",
-                Build::Inetgw(Share::percent(95)),
-            ),
-            of(
-                "wondershaper",
-                RATES,
-                Build::Wondershaper(Share::percent(100)),
-            ),
-            of(
-                "wondershaper-90",
-                "told 90 % of the rates by hand",
-                Build::Wondershaper(Share::percent(90)),
-            ),
-            of("router-defaults", "told nothing", Build::Defaults),
-            of(
-                "sqm-95",
-                "told 95 % of the rates by hand",
-                sqm(P95, sqm::Layer::Untold),
-            ),
-            of(
-                "sqm-95-atm44",
-                "told 95 % of the rates and ATM with 44 bytes by hand",
-                sqm(P95, atm(44)),
-            ),
-            of(
-                "sqm-100-atm44",
-                "told the rates and ATM with 44 bytes by hand",
-                sqm(Share::percent(100), atm(44)),
-            ),
-            of(
-                "sqm-99-atm44",
-                "told 99 % of the rates and ATM with 44 bytes by hand",
-                sqm(P99, atm(44)),
-            ),
-            of(
-                "sqm-99-atm40",
-                "told 99 % of the rates and ATM with 40 bytes by hand",
-                sqm(P99, atm(40)),
-            ),
+            of("cake-95", Build::Cake(Share::percent(95))),
+            of("cake-97", Build::Cake(Share::percent(97))),
+            of("cake-99", Build::Cake(Share::percent(99))),
+            of("sqm-htb", sqm(Share::percent(95), sqm::Layer::Right)),
+            of("inetgw", Build::Inetgw(whole)),
+            of("inetgw-95", Build::Inetgw(Share::percent(95))),
+            of("wondershaper", Build::Wondershaper(whole)),
+            of("wondershaper-90", Build::Wondershaper(Share::percent(90))),
+            of("router-defaults", Build::Defaults),
+            of("sqm-95", sqm(P95, sqm::Layer::Untold)),
+            of("sqm-95-atm44", sqm(P95, atm(44))),
+            of("sqm-100-atm44", sqm(whole, atm(44))),
+            of("sqm-99-atm44", sqm(P99, atm(44))),
+            of("sqm-99-atm40", sqm(P99, atm(40))),
         ]
     }
 
-    /// One sentence's worth of what a person had to know and type.
-    pub fn told(&self) -> &'static str {
-        self.told
+    /// What it is, in a phrase.
+    fn about(&self) -> &'static str {
+        match self.build {
+            Build::Cake(_) => "CAKE on the device and on an IFB",
+            Build::Sqm(_) => "SQM's simple.qos: HTB with fq_codel leaves",
+            Build::Defaults => "CeroWRT as it comes: fq_codel, unshaped",
+            Build::Inetgw(_) => "trafficcontrol-inetgw: HTB with SFQ, policing in three steps",
+            Build::Wondershaper(_) => "Wondershaper's HTB variant: three classes, one policer",
+        }
     }
 
     fn ops(&self, place: &Place<'_>) -> Vec<Op> {
@@ -184,6 +147,66 @@ impl Peer {
 impl Shaper for Peer {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn facts(&self, line: &LineFacts, link_header: u16) -> ConditionFacts {
+        let rates = |share: Share| {
+            (
+                Share::of(line.down, share.down),
+                Share::of(line.up, share.up),
+            )
+        };
+        let seen = Framing::new(Mode::None, link_header as i16, 0);
+        // Rates as typed, framing as typed, and the limits that come of it.
+        let (typed, words, limits) = match self.build {
+            Build::Defaults => (None, String::new(), None),
+            Build::Cake(share) => {
+                let (down, up) = rates(share);
+                let limit = |rate| (rate, line.framing);
+                let words = format!("{}, kind of line", line.framing);
+                (Some((down, up)), words, Some((limit(down), limit(up))))
+            }
+            Build::Sqm(sqm::Settings { share, framing }) => {
+                let (down, up) = rates(share);
+                let told = framing.of(line);
+                let limit = |rate| (rate, told.unwrap_or(seen));
+                let words = told.map_or("no framing".into(), |f| f.to_string());
+                (Some((down, up)), words, Some((limit(down), limit(up))))
+            }
+            Build::Inetgw(share) => {
+                let (down, up) = rates(share);
+                let atm = is_atm(line.framing);
+                let mode = if atm { Mode::Atm } else { Mode::None };
+                // Policers count what is behind the link header; the third one drops all.
+                let policed = Rate::from_kbit(inetgw::policed_kbit(down.kbit()));
+                let limits = (
+                    (policed, Framing::new(mode, 0, 0)),
+                    (up, Framing::new(mode, seen.overhead, 0)),
+                );
+                let words = if atm {
+                    "ATM without overhead"
+                } else {
+                    "no ATM"
+                };
+                (Some((down, up)), words.into(), Some(limits))
+            }
+            Build::Wondershaper(share) => {
+                let (down, up) = rates(share);
+                let bulk = Rate::from_kbit(wondershaper::bulk_kbit(up.kbit()));
+                let limits = ((down, Framing::default()), (bulk, seen));
+                (Some((down, up)), "no framing".into(), Some(limits))
+            }
+        };
+        let charge = |(rate, framing)| Charge { rate, framing };
+        ConditionFacts {
+            name: self.name.to_owned(),
+            about: self.about().to_owned(),
+            told: typed.map_or(String::new(), |(down, up)| {
+                format!("{}/{} kbit/s, {words}", down.kbit(), up.kbit())
+            }),
+            down: limits.map(|l| charge(l.0)),
+            up: limits.map(|l| charge(l.1)),
+        }
     }
 
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
@@ -376,7 +399,7 @@ fn divert(wan: &str) -> [Op; 2] {
 
 /// Whether the line's framing is in cells.
 fn is_atm(framing: Framing) -> bool {
-    framing.mode == evenkeel_core::framing::Mode::Atm
+    framing.mode == Mode::Atm
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use evenkeel_core::framing::Mode;
+use evenkeel_core::result::LineFacts;
 use evenkeel_core::tc::{ClassSpec, FqCodel, Handle, HtbClass, HtbRoot, Op, Protocol, Qdisc, Stab};
 use evenkeel_core::{Framing, Rate};
 
@@ -35,17 +36,24 @@ pub(super) enum Layer {
     Atm(i16),
 }
 
+impl Layer {
+    /// As a framing on `line`.
+    pub(super) fn of(self, line: &LineFacts) -> Option<Framing> {
+        match self {
+            Layer::Untold => None,
+            Layer::Right => Some(line.framing),
+            Layer::Atm(overhead) => Some(Framing::new(Mode::Atm, overhead, 0)),
+        }
+    }
+}
+
 const PRIORITY: u16 = 0x11;
 const BEST_EFFORT: u16 = 0x12;
 const BACKGROUND: u16 = 0x13;
 
 pub(super) fn ops(place: &Place<'_>, settings: Settings) -> Vec<Op> {
-    let framing = match settings.framing {
-        Layer::Untold => None,
-        Layer::Right => Some(place.line.framing),
-        Layer::Atm(overhead) => Some(Framing::new(Mode::Atm, overhead, 0)),
-    };
     let line = place.line;
+    let framing = settings.framing.of(line);
     let tree = |dev, rate, ingress| {
         Tree {
             dev,

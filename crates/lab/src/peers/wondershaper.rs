@@ -45,7 +45,7 @@ pub(super) fn ops(place: &Place<'_>, share: Share) -> Vec<Op> {
     ];
     for (minor, kbit, prio) in [
         (INTERACTIVE, up, 1),
-        (DEFAULT, up * 9 / 10, 2),
+        (DEFAULT, bulk_kbit(up), 2),
         (BACKGROUND, up * 8 / 10, 2),
     ] {
         ops.push(class(Handle::class(1, 1), minor, kbit, Some(prio)));
@@ -74,6 +74,11 @@ pub(super) fn ops(place: &Place<'_>, share: Share) -> Vec<Op> {
     ops.push(ingress(dev));
     ops.push(filter(dev, Handle::INGRESS_QDISC, 50, Protocol::Ip, all));
     ops
+}
+
+/// What the default class may send of `up`.
+pub(super) const fn bulk_kbit(up: u64) -> u64 {
+    up * 9 / 10
 }
 
 fn classes(dev: &str) -> Vec<Op> {

@@ -131,6 +131,9 @@ pub(crate) fn file(runs: Vec<Run>) -> ResultFile {
         engine: "native".into(),
         command: "evenkeel lab run experiments/vdsl100.toml --out results".into(),
         kernel: "6.18.0".into(),
+        date: "2025-01-31".into(),
+        conditions: Vec::new(),
+        published: Vec::new(),
         line: LineFacts {
             down: Rate::from_kbit(109_341),
             up: Rate::from_kbit(40_143),
@@ -138,6 +141,7 @@ pub(crate) fn file(runs: Vec<Run>) -> ResultFile {
             rtt_ms: 9.2,
             down_buffer_ms: 40.0,
             up_buffer_ms: 150.0,
+            varies: false,
         },
         factors: factors(&runs),
         runs,

@@ -113,7 +113,8 @@ pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
         command: "evenkeel demo".into(),
         ..RunOptions::default()
     };
-    let result = measure(&experiment, &options)?;
+    let mut result = measure(&experiment, &options)?;
+    result.date = today();
     print(&evenkeel_report::table(&result))?;
     write(&result, &args.out)?;
     some_run_counts(&result)
@@ -136,7 +137,7 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         fs::create_dir_all(out)
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
     }
-    let result = if args.engine == Engine::Native {
+    let mut result = if args.engine == Engine::Native {
         measure(&experiment, &options)?
     } else {
         let text = fs::read_to_string(&args.experiment)
@@ -144,6 +145,7 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         let cancel = cancelled_by_signals()?;
         engine::run(&experiment, &text, args.engine, &options, &cancel)?
     };
+    result.date = today();
     if args.json {
         print(&(serde_json::to_string(&result).map_err(Failure::work)? + "\n"))?;
     } else {
@@ -322,16 +324,17 @@ impl Meter {
 
 fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
     evenkeel_report::write_all(result, out).map_err(Failure::work)?;
-    let today = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    let date = today.split('T').next().unwrap_or_default();
-    let markdown = out.join("report.md");
-    fs::write(&markdown, evenkeel_report::markdown(result, date))
-        .map_err(|e| Failure::work(format_args!("write {}: {e}", markdown.display())))?;
     eprintln!(
         "The report with pictures: {}",
         out.join("report.html").display()
     );
     Ok(())
+}
+
+/// The day in UTC: `2026-01-31`.
+fn today() -> String {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.split('T').next().unwrap_or_default().to_owned()
 }
 
 fn print(text: &str) -> Result<(), Failure> {

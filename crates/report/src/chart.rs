@@ -9,15 +9,39 @@
 use std::fmt::Write;
 
 use crate::axis::Axis;
+use crate::words::wrap;
 
-/// How many conditions have a colour of their own; more share them.
+/// How many conditions have a colour of their own; more share them, with other strokes.
 pub(crate) const COLOURS: usize = 8;
 
-/// The colour of the condition at this place: the first has one to itself.
+/// The colour of the condition at this place: the first two have one to themselves.
 fn shade(place: usize) -> usize {
-    match place.checked_sub(1) {
-        Some(other) => 1 + other % (COLOURS - 1),
-        None => 0,
+    match place.checked_sub(2) {
+        Some(other) => 2 + other % (COLOURS - 2),
+        None => place,
+    }
+}
+
+/// The classes of the line of the condition at this place, if many cross: its colour, and a
+/// stroke. Neighbours differ in it, so that curves that coincide can both be seen; the first two
+/// are broad.
+fn stroke(place: usize) -> String {
+    let colour = shade(place);
+    match place.checked_sub(2) {
+        None => format!("b c{colour}"),
+        Some(other) => {
+            let round = other / (COLOURS - 2) * 2;
+            format!("s{} c{colour}", (round + other % 2) % 4)
+        }
+    }
+}
+
+/// The classes of a line.
+fn pen(place: usize, stroked: bool) -> String {
+    if stroked {
+        stroke(place)
+    } else {
+        format!("c{}", shade(place))
     }
 }
 
@@ -36,6 +60,18 @@ pub(crate) struct Layout {
     pub(crate) text: f64,
     /// Size of the title, px.
     pub(crate) title: f64,
+}
+
+impl Layout {
+    /// Columns for so many panels: three stand in one line where two do.
+    pub(crate) fn columns(&self, panels: usize) -> usize {
+        let most = if panels == 3 && self.columns == 2 {
+            3
+        } else {
+            self.columns
+        };
+        most.min(panels).max(1)
+    }
 }
 
 /// For a page as wide as a desk's and for the PNGs.
@@ -92,6 +128,8 @@ pub(crate) struct Panel {
     pub(crate) y_label: String,
     /// What x is, with its unit; without it the panel has no x labels.
     pub(crate) x_label: Option<String>,
+    /// Lines differ in their strokes as well as in their colours: for many that cross.
+    pub(crate) stroked: bool,
     pub(crate) lines: Vec<Line>,
     pub(crate) levels: Vec<Level>,
     /// Places (x) of crosses above the plot, by colour.
@@ -118,7 +156,9 @@ pub(crate) fn head(
     layout: Layout,
     title: &str,
     legend: &[(usize, String)],
+    stroked: bool,
 ) -> f64 {
+    let stroked = stroked && legend.len() > 2;
     let size = layout.title;
     let mut y = 6.0;
     for line in wrap(title, (layout.width / size / 0.6) as usize) {
@@ -139,8 +179,8 @@ pub(crate) fn head(
         }
         let _ = writeln!(
             out,
-            r#"<path class="k c{}" d="M{x:.1} {:.1}h22"/><text x="{:.1}" y="{y:.1}" font-size="{}">{}</text>"#,
-            shade(*colour),
+            r#"<path class="k {}" d="M{x:.1} {:.1}h22"/><text x="{:.1}" y="{y:.1}" font-size="{}">{}</text>"#,
+            pen(*colour, stroked),
             y - layout.text * 0.33,
             x + 29.0,
             layout.text,
@@ -149,21 +189,6 @@ pub(crate) fn head(
         x += needed;
     }
     y + 12.0
-}
-
-/// `text` in lines of at most `most` characters, if its words allow.
-fn wrap(text: &str, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < most => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// Draws `panel` so that its plot fills `frame`. The labels stand outside of it: [`LEFT`] and
@@ -212,6 +237,7 @@ pub(crate) fn panel(out: &mut String, panel: &Panel, frame: Frame, text: f64) {
             xml(x_label)
         );
     }
+    let stroked = panel.stroked && panel.lines.len() > 2;
     for line in &panel.lines {
         let places = line
             .points
@@ -220,7 +246,11 @@ pub(crate) fn panel(out: &mut String, panel: &Panel, frame: Frame, text: f64) {
             .map(|&(x, y)| (at_x(x), y.map(at_y)));
         let d = path(&thin(places, left));
         if !d.is_empty() {
-            let _ = writeln!(out, r#"<path class="l c{}" d="{d}"/>"#, shade(line.colour));
+            let _ = writeln!(
+                out,
+                r#"<path class="l {}" d="{d}"/>"#,
+                pen(line.colour, stroked)
+            );
         }
     }
     for (colour, places) in &panel.crosses {

@@ -10,6 +10,7 @@ use evenkeel_core::result::{ResultFile, Run};
 use crate::axis::Axis;
 use crate::chart::{Drawing, Frame, LEFT, Layout, Level, Line, Panel, RIGHT, head, panel};
 use crate::rows::{Row, conditions, loads, rows};
+use crate::tables::{is_ours, is_series};
 use crate::words;
 
 /// Which of the figures.
@@ -35,22 +36,36 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Story<'a> {
     pub(crate) load: &'a str,
-    /// Its rows with their colours: the place of the condition in the whole file.
+    /// Its rows with their colours, the same ones in the whole file.
     rows: Vec<(usize, Row<'a>)>,
+    /// More than evenkeel is compared: conditions go by their bare names.
+    series: bool,
 }
+
+/// More conditions than this are not drawn over time.
+const MOST_OVER_TIME: usize = 3;
 
 /// One story for each load that has runs that count. Idle comes last: it is the reference.
 pub(crate) fn stories(file: &ResultFile) -> Vec<Story<'_>> {
-    let conditions = conditions(file);
+    // The first two colours are for the first two questions: without, and with evenkeel.
+    let mut colours = vec!["none", "evenkeel"];
+    for condition in conditions(file) {
+        if !colours.contains(&condition) {
+            colours.push(condition);
+        }
+    }
+    let rows = rows(file);
+    let series = is_series(&rows);
     let mut all: Vec<Story<'_>> = loads(file)
         .into_iter()
         .map(|load| Story {
             load,
             rows: Vec::new(),
+            series,
         })
         .collect();
-    for row in rows(file) {
-        let colour = conditions.iter().position(|c| *c == row.condition);
+    for row in rows {
+        let colour = colours.iter().position(|c| *c == row.condition);
         if let Some(story) = all.iter_mut().find(|s| s.load == row.load) {
             story.rows.push((colour.unwrap_or(0), row));
         }
@@ -70,6 +85,15 @@ impl<'a> Story<'a> {
         }
     }
 
+    /// Its figures in the order of reading: of many conditions the distribution says most.
+    pub(crate) fn kinds(&self) -> [Kind; 3] {
+        if self.series {
+            [Kind::Ecdf, Kind::Ping, Kind::Panels]
+        } else {
+            [Kind::Ping, Kind::Ecdf, Kind::Panels]
+        }
+    }
+
     /// What a figure shows, for those who cannot see it.
     pub(crate) fn alt(&self, kind: Kind) -> String {
         let what = match kind {
@@ -77,9 +101,13 @@ impl<'a> Story<'a> {
             Kind::Ecdf => "Distribution of the ping",
             Kind::Panels => "Download, upload and ping over time",
         };
-        let rows: Vec<String> = self
-            .rows
-            .iter()
+        let all = || self.rows.iter().collect();
+        let shown = match kind {
+            Kind::Ecdf => all(),
+            Kind::Ping | Kind::Panels => self.over_time(),
+        };
+        let rows: Vec<String> = shown
+            .into_iter()
             .map(|(_, r)| {
                 let (avg, p99) = (r.ping.median, r.increase_p99.median);
                 let (avg, p99) = (words::ms(avg), words::ms(p99));
@@ -94,16 +122,38 @@ impl<'a> Story<'a> {
         format!("{what} {}", words::during(self.load))
     }
 
+    /// What time series show: all, or of many none, evenkeel and the best of the others.
+    fn over_time(&self) -> Vec<&(usize, Row<'a>)> {
+        if self.rows.len() <= MOST_OVER_TIME {
+            return self.rows.iter().collect();
+        }
+        let always = |r: &Row<'_>| matches!(r.condition, "none" | "evenkeel");
+        let best = self
+            .rows
+            .iter()
+            .filter(|(_, r)| !always(r) && !is_ours(r.condition))
+            .min_by(|a, b| a.1.increase.median.total_cmp(&b.1.increase.median))
+            .map(|b| b.0);
+        let shown = |r: &&(usize, Row<'a>)| always(&r.1) || Some(r.0) == best;
+        self.rows.iter().filter(shown).collect()
+    }
+
     /// The runs that time series show, with their colours.
     fn drawn(&self) -> impl Iterator<Item = (usize, &'a Run)> {
         let typical = |(colour, row): &(usize, Row<'a>)| Some((*colour, row.typical()?));
-        self.rows.iter().filter_map(typical)
+        self.over_time().into_iter().filter_map(typical)
     }
 
-    fn legend(&self) -> Vec<(usize, String)> {
-        self.rows
-            .iter()
-            .map(|(colour, row)| (*colour, words::condition(row.condition)))
+    fn legend<'b>(&self, rows: impl Iterator<Item = &'b (usize, Row<'a>)>) -> Vec<(usize, String)>
+    where
+        'a: 'b,
+    {
+        let name = if self.series {
+            words::plain
+        } else {
+            words::condition
+        };
+        rows.map(|(colour, row)| (*colour, name(row.condition)))
             .collect()
     }
 
@@ -142,6 +192,7 @@ impl<'a> Story<'a> {
             x,
             y: Axis::from_zero(top.map_or(1.0, |t| t.1), ticks),
             y_label: "Ping (ms)".to_owned(),
+            stroked: false,
             x_label: Some("Seconds since the start of the load".to_owned()),
             lines: runs
                 .iter()
@@ -168,7 +219,7 @@ impl<'a> Story<'a> {
             return None;
         }
         let panel = self.ping_panel(&runs, self.time(layout.x_ticks), 5);
-        let mut legend = self.legend();
+        let mut legend = self.legend(self.over_time().into_iter());
         if panel.crosses.iter().any(|c| !c.1.is_empty()) {
             for (colour, text) in &mut legend {
                 let lost = panel.crosses.iter().find(|c| c.0 == *colour);
@@ -183,12 +234,14 @@ impl<'a> Story<'a> {
 
     /// Figure 2: the share of probes that were answered within x.
     fn ecdf(&self, layout: Layout) -> Option<Drawing> {
-        let samples: Vec<(usize, Vec<f64>)> = self
+        let mut samples: Vec<(usize, Vec<f64>)> = self
             .rows
             .iter()
             .map(|(colour, row)| (*colour, distribution(&row.runs)))
             .filter(|(_, values)| !values.is_empty())
             .collect();
+        // evenkeel's on top.
+        samples.sort_by_key(|s| s.0 == 1);
         let (lo, hi) = range(samples.iter().flat_map(|s| s.1.iter().copied()))?;
         let x = Axis::for_spread(lo, hi, layout.x_ticks / 2 + 1);
         let panel = Panel {
@@ -196,6 +249,7 @@ impl<'a> Story<'a> {
             y: Axis::from_zero(1.0, 4),
             y_label: "Share of the probes answered within".to_owned(),
             x_label: Some("Ping (ms)".to_owned()),
+            stroked: true,
             lines: samples
                 .into_iter()
                 .map(|(colour, values)| Line {
@@ -207,7 +261,8 @@ impl<'a> Story<'a> {
             crosses: Vec::new(),
         };
         let title = self.title("Distribution of the ping");
-        Some(single(layout, &title, &self.legend(), &panel))
+        let legend = self.legend(self.rows.iter());
+        Some(single(layout, &title, &legend, &panel))
     }
 
     /// Figure 3: a column of three panels for each condition, the scales shared.
@@ -221,14 +276,15 @@ impl<'a> Story<'a> {
         if !runs.iter().any(|(_, run)| carried(run)) {
             return None;
         }
-        let columns = layout.columns.min(runs.len()).max(1);
+        let columns = layout.columns(runs.len());
         let gap = 10.0;
         let text = layout.text;
         let column = (layout.width - gap * (columns - 1) as f64) / columns as f64;
         let heights = [0.3, 0.3, 0.45].map(|share| share * layout.panel);
         let mut body = String::new();
         let title = self.title("Download, upload and ping");
-        let mut top = head(&mut body, layout, &title, &self.legend());
+        let legend = self.legend(self.over_time().into_iter());
+        let mut top = head(&mut body, layout, &title, &legend, false);
         let goodput = |side: fn(&Run) -> &Vec<(f64, f64)>| {
             let all = self
                 .drawn()
@@ -257,6 +313,7 @@ impl<'a> Story<'a> {
                         x: x.clone(),
                         y: axis.clone(),
                         y_label: format!("{name} ({suffix})"),
+                        stroked: false,
                         x_label: None,
                         lines: vec![Line {
                             colour,
@@ -289,7 +346,7 @@ impl<'a> Story<'a> {
 /// A drawing with one panel.
 fn single(layout: Layout, title: &str, legend: &[(usize, String)], plot: &Panel) -> Drawing {
     let mut body = String::new();
-    let top = head(&mut body, layout, title, legend) + layout.text * 2.2;
+    let top = head(&mut body, layout, title, legend, plot.stroked) + layout.text * 2.2;
     let place = frame(0.0, top, layout.width, layout.panel);
     panel(&mut body, plot, place, layout.text);
     Drawing {

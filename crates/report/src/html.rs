@@ -2,7 +2,8 @@
 //!
 //! Principles: nothing is loaded from anywhere, no scripts; light or dark as the reader's
 //! machine asks; every figure is drawn twice, for a desk and for a phone, so that its text stays
-//! readable. First what it means, then the table, then the pictures, then how it was measured.
+//! readable. First what it means, then the comparison, then the pictures, then cost and gain
+//! and what others published, then how it was measured.
 //! Non-goals: interaction.
 
 use std::fmt::Write;
@@ -10,8 +11,9 @@ use std::fmt::Write;
 use evenkeel_core::result::ResultFile;
 
 use crate::chart::{NARROW, WIDE, xml};
-use crate::figures::{Kind, Story, stories};
+use crate::figures::{Story, stories};
 use crate::rows::{Row, rows, void_runs};
+use crate::tables::{Column, Grid, comparison, heading, more};
 use crate::theme::{DARK, LIGHT, Theme, inline};
 use crate::{text, words};
 
@@ -30,7 +32,7 @@ pub fn html(file: &ResultFile) -> String {
     if !file.about.is_empty() {
         let _ = writeln!(page, "<p>{}</p>", xml(&file.about));
     }
-    let findings = words::findings(&rows);
+    let findings = text::findings(file, &rows);
     if !findings.is_empty() {
         let _ = writeln!(page, "<ul class=\"findings\">");
         for finding in findings {
@@ -38,80 +40,102 @@ pub fn html(file: &ResultFile) -> String {
         }
         let _ = writeln!(page, "</ul>");
     }
-    table(&mut page, file, &rows);
+    table(&mut page, &comparison(&rows));
+    notes(&mut page, &words::notes(file, &rows));
     for story in stories(file) {
         figures(&mut page, &story);
+    }
+    for grid in more(file, &rows) {
+        let _ = writeln!(page, "<section>\n<h2>{}</h2>", grid.title);
+        table(&mut page, &grid);
+        for note in &grid.notes {
+            let _ = writeln!(page, "<p>{}</p>", xml(note));
+        }
+        page.push_str("</section>\n");
     }
     about(&mut page, file, &rows);
     page.push_str("</main>\n</body>\n</html>\n");
     page
 }
 
-fn table(page: &mut String, file: &ResultFile, rows: &[Row<'_>]) {
+/// A table; on a phone each cell says what it is.
+fn table(page: &mut String, grid: &Grid) {
     page.push_str("<table>\n<thead><tr>");
-    for (name, unit) in text::HEAD {
-        let unit = match unit {
+    for column in &grid.head {
+        let unit = match column.unit {
             "" => String::new(),
             unit => format!("<br><small>{unit}</small>"),
         };
-        let _ = write!(page, "<th scope=\"col\">{name}{unit}</th>");
+        let class = if column.words { " class=\"words\"" } else { "" };
+        let _ = write!(page, "<th scope=\"col\"{class}>{}{unit}</th>", column.name);
     }
     page.push_str("</tr></thead>\n");
-    let mut load = None;
-    for row in rows {
-        if load != Some(row.load) {
-            page.push_str(if load.is_some() {
-                "</tbody>\n<tbody>"
+    for group in &grid.groups {
+        page.push_str("<tbody>");
+        if let Some(name) = &group.name {
+            let span = grid.head.len();
+            let name = xml(name);
+            let _ = writeln!(
+                page,
+                "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{span}\">{name}</th></tr>"
+            );
+        }
+        for line in &group.lines {
+            page.push_str(if line.ours {
+                "<tr class=\"ours\">"
             } else {
-                "<tbody>"
+                "<tr>"
             });
-            load = Some(row.load);
+            for (i, (cell, column)) in line.cells.iter().zip(&grid.head).enumerate() {
+                put(page, i, cell, column);
+            }
+            page.push_str("</tr>\n");
         }
-        page.push_str("<tr>");
-        let cells = text::cells(row);
-        for (i, (cell, (name, unit))) in cells.iter().zip(text::HEAD).enumerate() {
-            // A range or a share stands below its figure.
-            let cell = match cell.split_once(" (") {
-                Some((figure, rest)) if i > 0 => {
-                    format!("<span>{} <small>({}</small></span>", xml(figure), xml(rest))
-                }
-                _ => format!("<span>{}</span>", xml(cell)),
-            };
-            let _ = if i == 0 {
-                write!(page, "<th scope=\"row\">{cell}</th>")
-            } else {
-                let label = match unit {
-                    "" => name.to_owned(),
-                    unit => format!("{name}, {unit}"),
-                };
-                // On a phone, what has no figure has no line.
-                let class = if cells[i] == "–" {
-                    " class=\"none\""
-                } else {
-                    ""
-                };
-                write!(page, "<td data-label=\"{label}\"{class}>{cell}</td>")
-            };
-        }
-        page.push_str("</tr>\n");
+        page.push_str("</tbody>\n");
     }
-    page.push_str(if load.is_some() {
-        "</tbody>\n</table>\n"
+    page.push_str("</table>\n");
+}
+
+fn put(page: &mut String, i: usize, cell: &str, column: &Column) {
+    // A range or a share stands below its figure.
+    let text = match text::split(column, cell) {
+        (_, "") => format!("<span>{}</span>", xml(cell)),
+        (figure, rest) => format!(
+            "<span>{} <small>{}</small></span>",
+            xml(figure),
+            xml(rest.trim_start())
+        ),
+    };
+    let _ = if i == 0 {
+        write!(page, "<th scope=\"row\">{text}</th>")
     } else {
-        "</table>\n"
-    });
+        let label = match column.unit {
+            "" => column.name.to_owned(),
+            unit => format!("{}, {unit}", column.name),
+        };
+        // On a phone, what has no figure has no line.
+        let class = match (cell, column.words) {
+            ("–", _) => " class=\"none\"",
+            (_, true) => " class=\"words\"",
+            _ => "",
+        };
+        write!(page, "<td data-label=\"{label}\"{class}>{text}</td>")
+    };
+}
+
+fn notes(page: &mut String, notes: &[String]) {
     let _ = writeln!(page, "<p class=\"notes\">");
-    for note in words::notes(file, rows) {
-        let _ = writeln!(page, "{}<br>", xml(&note));
+    for note in notes {
+        let _ = writeln!(page, "{}<br>", xml(note));
     }
     let _ = writeln!(page, "</p>");
 }
 
 fn figures(page: &mut String, story: &Story<'_>) {
-    let heading = words::load(story.load);
+    let heading = heading(story.load);
     let _ = writeln!(page, "<section>\n<h2>{}</h2>", xml(&heading));
     let mut drawn = false;
-    for kind in [Kind::Ping, Kind::Ecdf, Kind::Panels] {
+    for kind in story.kinds() {
         for (layout, class) in [(WIDE, "wide"), (NARROW, "narrow")] {
             if let Some(drawing) = story.draw(kind, layout) {
                 page.push_str(&inline(&drawing, class, &story.alt(kind)));
@@ -149,7 +173,8 @@ fn about(page: &mut String, file: &ResultFile, rows: &[Row<'_>]) {
          worst value. The factor divides the average increase without evenkeel by that with it. \
          The speed is TCP goodput; in brackets what was kept of it.</p>\n\
          <p>Figures over time show the run that is nearest to the median; dashed lines are its \
-         averages. The distributions contain every probe of every run that counts.</p>\n",
+         averages; of many conditions they show none, evenkeel and the one of the others that \
+         raised the ping least. The distributions contain every probe of every run that counts.</p>\n",
     );
     let _ = writeln!(page, "<h2>How to get it again</h2>");
     if file.command.is_empty() {
@@ -157,7 +182,11 @@ fn about(page: &mut String, file: &ResultFile, rows: &[Row<'_>]) {
     } else {
         let _ = writeln!(page, "<pre>{}</pre>", xml(&file.command));
     }
-    let _ = writeln!(page, "<p>Seeds: {}.</p>", words::seeds(file));
+    let date = match file.date.as_str() {
+        "" => "not recorded".to_owned(),
+        date => xml(date),
+    };
+    let _ = writeln!(page, "<p>Seeds: {}. Date: {date}.</p>", words::seeds(file));
     let _ = writeln!(page, "<h2>How far to trust it</h2>\n<ul>");
     let counted = || rows.iter().flat_map(|r| &r.runs).map(|r| &r.instrument);
     let worst = |figure: fn(&evenkeel_core::result::Instrument) -> f64| {

@@ -17,8 +17,10 @@ mod figures;
 mod html;
 mod raster;
 mod rows;
+mod tables;
 mod text;
 mod theme;
+mod verdict;
 mod words;
 
 pub use html::html;
@@ -83,8 +85,8 @@ pub fn read(path: &Path) -> Result<ResultFile, Error> {
     serde_json::from_slice(&bytes).map_err(|e| refuse(format!("not a result file: {e}")))
 }
 
-/// Writes `result.json`, `report.html` and the figures as PNGs into `dir`, which is made if need
-/// be. Returns what it wrote, in that order. Other files in `dir` are left alone.
+/// Writes `result.json`, `report.md`, `report.html` and the figures as PNGs into `dir`, which is
+/// made if need be. Returns what it wrote, in that order. Other files in `dir` are left alone.
 pub fn write_all(file: &ResultFile, dir: &Path) -> Result<Vec<PathBuf>, Error> {
     fs::create_dir_all(dir).map_err(|source| Error::Io {
         what: "create",
@@ -99,13 +101,11 @@ pub fn write_all(file: &ResultFile, dir: &Path) -> Result<Vec<PathBuf>, Error> {
     })?;
     json.push(b'\n');
     put(path, &json, &mut written)?;
+    let text = markdown(file);
+    put(dir.join("report.md"), text.as_bytes(), &mut written)?;
     put(dir.join("report.html"), html(file).as_bytes(), &mut written)?;
     for story in figures::stories(file) {
-        for kind in [
-            figures::Kind::Ping,
-            figures::Kind::Ecdf,
-            figures::Kind::Panels,
-        ] {
+        for kind in story.kinds() {
             let Some(drawing) = story.draw(kind, chart::WIDE) else {
                 continue;
             };

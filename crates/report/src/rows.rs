@@ -44,6 +44,9 @@ pub(crate) struct Row<'a> {
     pub(crate) down_kbit: f64,
     /// Goodput, kbit/s.
     pub(crate) up_kbit: f64,
+    /// Until the increase is where it stays, s, median of the runs that settled; absent for idle
+    /// and if none did.
+    pub(crate) settle_s: Option<f64>,
     /// Probes lost, over all runs that count.
     pub(crate) lost: u64,
     /// Probes sent, over all runs that count.
@@ -111,6 +114,7 @@ pub(crate) fn rows(file: &ResultFile) -> Vec<Row<'_>> {
                 increase_p99: Spread::of(&runs, |r| r.increase_ms.p99),
                 down_kbit: Spread::of(&runs, |r| r.down_kbit).median,
                 up_kbit: Spread::of(&runs, |r| r.up_kbit).median,
+                settle_s: median(&runs.iter().filter_map(|r| r.settle_s).collect::<Vec<_>>()),
                 lost: runs.iter().fold(0, |sum, r| r.lost.saturating_add(sum)),
                 probes: runs
                     .iter()

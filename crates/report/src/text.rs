@@ -1,119 +1,119 @@
-//! The comparison as a table: for a terminal and as Markdown.
+//! The tables for a terminal and as Markdown.
 //!
-//! Principles: one row per load and condition, as in the papers that evenkeel measures itself
-//! against: scenario, ping, increase, factor, and what became of the speed. Both tables are made
-//! from the same cells. Non-goals: colour (the caller knows whether it writes to a terminal).
+//! Principles: the cells are made once (`tables`), for here and for the page; a terminal gets
+//! 110 columns at most of what a result usually holds, and no colour (the caller knows whether it
+//! writes to one). Non-goals: what stands in the cells.
 
 use std::fmt::Write;
 
 use evenkeel_core::result::ResultFile;
 
-use crate::rows::{Row, Spread, rows};
-use crate::words;
+use crate::rows::{Row, rows};
+use crate::tables::{Column, Grid, comparison, is_series, more};
+use crate::{verdict, words};
 
-/// The heads of the columns. Without the unit in the second line they would be too wide.
-pub(crate) const HEAD: [(&str, &str); 7] = [
-    ("Scenario", ""),
-    ("Ping", "ms"),
-    ("Increase", "ms"),
-    ("99 % below", "ms"),
-    ("Factor", ""),
-    ("Download", "Mbit/s"),
-    ("Upload", "Mbit/s"),
-];
-
-/// The cells of one row, in the order of [`HEAD`].
-pub(crate) fn cells(row: &Row<'_>) -> [String; 7] {
-    let spread = |s: Spread| {
-        if row.runs.len() > 1 {
-            let (low, high) = (words::ms(s.min), words::ms(s.max));
-            format!("{} ({low}–{high})", words::ms(s.median))
-        } else {
-            words::ms(s.median)
-        }
-    };
-    let speed = |kbit: f64, kept: Option<f64>| {
-        let kept = kept.map(|k| format!(" ({})", words::percent(k)));
-        if kbit > 0.0 {
-            format!("{}{}", words::mbit(kbit), kept.unwrap_or_default())
-        } else {
-            "–".to_owned()
-        }
-    };
-    let f = row.factor.as_ref();
-    [
-        words::scenario(row),
-        words::ms(row.ping.median),
-        spread(row.increase),
-        words::ms(row.increase_p99.median),
-        f.map_or("–".to_owned(), |f| words::times(f.factor)),
-        speed(row.down_kbit, f.and_then(|f| f.down_kept)),
-        speed(row.up_kbit, f.and_then(|f| f.up_kept)),
-    ]
-}
-
-/// The comparison for a terminal: Unicode, no colour, at most about 110 columns, ends with a
-/// line feed. Void runs are left out and named below the table.
+/// The result for a terminal: Unicode, no colour, ends with a line feed. Void runs are left out
+/// and named below the comparison. Cost and gain, published figures, calls and pages follow
+/// where more than evenkeel is compared.
 pub fn table(file: &ResultFile) -> String {
     let rows = rows(file);
-    let lines: Vec<[String; 7]> = rows.iter().map(cells).collect();
-    // What stands in brackets has a width of its own, so that the figures stay aligned.
-    let mut widths = HEAD.map(|_| (0, 0));
-    for line in &lines {
-        for (i, (w, cell)) in widths.iter_mut().zip(line).enumerate() {
-            let (figure, rest) = split(i, cell);
-            *w = (w.0.max(width(figure)), w.1.max(width(rest)));
-        }
-    }
-    for (w, (name, unit)) in widths.iter_mut().zip(HEAD) {
-        w.0 = w.0.max(width(name).max(width(unit)).saturating_sub(w.1));
-    }
-    let mut out = String::new();
-    put(&mut out, &widths, &HEAD.map(|h| h.0), true);
-    put(&mut out, &widths, &HEAD.map(|h| h.1), true);
-    let total: usize = widths.iter().map(|w| w.0 + w.1 + 2).sum();
-    let rule = "─".repeat(total - 2);
-    let mut load = None;
-    for (row, line) in rows.iter().zip(&lines) {
-        if load != Some(row.load) {
-            let _ = writeln!(out, "{rule}");
-            load = Some(row.load);
-        }
-        put(
-            &mut out,
-            &widths,
-            &line.each_ref().map(String::as_str),
-            false,
-        );
-    }
-    let _ = writeln!(out, "{rule}");
+    let mut out = drawn(&comparison(&rows));
     for note in words::notes(file, &rows) {
         let _ = writeln!(out, "{note}");
+    }
+    if is_series(&rows) {
+        for grid in more(file, &rows) {
+            let _ = write!(out, "\n{}\n{}", grid.title, drawn(&grid));
+            for note in &grid.notes {
+                for line in words::wrap(note, 108) {
+                    let _ = writeln!(out, "{line}");
+                }
+            }
+        }
     }
     out
 }
 
-/// Writes one line: the first cell to the left, the others to the right, no blanks at its end.
-/// The head has nothing in brackets: it stands over both parts.
-fn put(out: &mut String, widths: &[(usize, usize); 7], cells: &[&str; 7], head: bool) {
+/// A grid for a terminal, a rule above and below each group.
+fn drawn(grid: &Grid) -> String {
+    let shown: Vec<usize> = (0..grid.head.len())
+        .filter(|i| !grid.head[*i].roomy)
+        .collect();
+    let head: Vec<Column> = shown.iter().map(|i| grid.head[*i]).collect();
+    // Where lines stand under a name, evenkeel's are pointed at.
+    let marked = grid.groups.iter().any(|g| g.lines.iter().any(|l| l.ours));
+    let cells = |line: &crate::tables::Line| -> Vec<String> {
+        let mut cells: Vec<String> = shown
+            .iter()
+            .map(|i| line.cells.get(*i).cloned().unwrap_or_default())
+            .collect();
+        if let Some(first) = cells.first_mut().filter(|_| marked) {
+            *first = format!("{}{first}", if line.ours { "> " } else { "  " });
+        }
+        cells
+    };
+    // What stands in brackets has a width of its own, so that the figures stay aligned.
+    let mut widths = vec![(0, 0); head.len()];
+    for line in grid.groups.iter().flat_map(|g| &g.lines) {
+        for ((w, cell), column) in widths.iter_mut().zip(cells(line)).zip(&head) {
+            let (figure, rest) = split(column, &cell);
+            *w = (w.0.max(width(figure)), w.1.max(width(rest)));
+        }
+    }
+    for (w, column) in widths.iter_mut().zip(&head) {
+        let least = width(column.name).max(width(column.unit));
+        w.0 = w.0.max(least.saturating_sub(w.1));
+    }
+    let mut out = String::new();
+    let names: Vec<String> = head.iter().map(|h| h.name.to_owned()).collect();
+    let units: Vec<String> = head.iter().map(|h| h.unit.to_owned()).collect();
+    put(&mut out, &widths, &head, &names, true);
+    put(&mut out, &widths, &head, &units, true);
+    let total: usize = widths.iter().map(|w| w.0 + w.1 + 2).sum();
+    let rule = "─".repeat(total.saturating_sub(2));
+    for group in &grid.groups {
+        let _ = writeln!(out, "{rule}");
+        if let Some(name) = &group.name {
+            let _ = writeln!(out, "{name}");
+        }
+        for line in &group.lines {
+            put(&mut out, &widths, &head, &cells(line), false);
+        }
+    }
+    let _ = writeln!(out, "{rule}");
+    out
+}
+
+/// Writes one line: words to the left, figures to the right, no blanks at its end. The head has
+/// nothing in brackets: it stands over both parts.
+fn put(
+    out: &mut String,
+    widths: &[(usize, usize)],
+    head: &[Column],
+    cells: &[String],
+    is_head: bool,
+) {
     let mut line = String::new();
-    for (i, (cell, (figure_width, rest_width))) in cells.iter().zip(widths).enumerate() {
+    for (i, ((cell, (figure_width, rest_width)), column)) in
+        cells.iter().zip(widths).zip(head).enumerate()
+    {
         let full = figure_width + rest_width;
-        let (figure, rest) = split(i, cell);
-        let _ = match (i, head) {
-            (0, _) => write!(line, "{cell:<full$}"),
-            (_, true) => write!(line, "  {cell:>full$}"),
-            _ => write!(line, "  {figure:>figure_width$}{rest:<rest_width$}"),
+        let (figure, rest) = split(column, cell);
+        let gap = if i == 0 { "" } else { "  " };
+        let _ = match (column.words, is_head) {
+            (true, _) => write!(line, "{gap}{cell:<full$}"),
+            (_, true) => write!(line, "{gap}{cell:>full$}"),
+            _ => write!(line, "{gap}{figure:>figure_width$}{rest:<rest_width$}"),
         };
     }
     let _ = writeln!(out, "{}", line.trim_end());
 }
 
-/// A cell's figure, and what stands behind it in brackets with the blank before. Scenarios
-/// (column 0) stay whole.
-fn split(column: usize, cell: &str) -> (&str, &str) {
+/// A cell's figure, and what stands behind it in brackets with the blank before. Words stay
+/// whole.
+pub(crate) fn split<'a>(column: &Column, cell: &'a str) -> (&'a str, &'a str) {
     match cell.find(" (") {
-        Some(at) if column > 0 => cell.split_at(at),
+        Some(at) if !column.words => cell.split_at(at),
         _ => (cell, ""),
     }
 }
@@ -122,27 +122,18 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The comparison as Markdown, for a README or `docs/results`: what was measured, the table,
-/// the findings in words, and how to get it again. `date` is printed as it is.
-pub fn markdown(file: &ResultFile, date: &str) -> String {
+/// The result as Markdown, for a README or `docs/results`: what was measured, the tables,
+/// the findings in words, and how to get it again.
+pub fn markdown(file: &ResultFile) -> String {
     let rows = rows(file);
     let mut out = format!("### {}\n\n", escape(&file.experiment));
     if !file.about.is_empty() {
         let _ = writeln!(out, "{}\n", escape(file.about.trim()));
     }
     let _ = writeln!(out, "The line: {}.\n", words::line(file));
-    let head = HEAD.map(|(name, unit)| match unit {
-        "" => name.to_owned(),
-        unit => format!("{name}, {unit}"),
-    });
-    let _ = writeln!(out, "| {} |", head.join(" | "));
-    let _ = writeln!(out, "|---|{}", "---:|".repeat(HEAD.len() - 1));
-    for row in &rows {
-        let cells = cells(row).map(|c| escape(&c));
-        let _ = writeln!(out, "| {} |", cells.join(" | "));
-    }
+    marked_down(&mut out, &comparison(&rows));
     let _ = writeln!(out);
-    for finding in words::findings(&rows) {
+    for finding in findings(file, &rows) {
         let _ = writeln!(out, "- {}", escape(&finding));
     }
     let _ = writeln!(out);
@@ -153,22 +144,73 @@ pub fn markdown(file: &ResultFile, date: &str) -> String {
         out,
         "Judged on an unmarked UDP probe to a port that no rule names.\n"
     );
+    for grid in more(file, &rows) {
+        let _ = writeln!(out, "#### {}\n", grid.title);
+        marked_down(&mut out, &grid);
+        let _ = writeln!(out);
+        for note in &grid.notes {
+            let _ = writeln!(out, "{}\n", escape(note));
+        }
+    }
     if !file.command.is_empty() {
         let command = words::plain(&file.command).replace('`', "'");
         let _ = writeln!(out, "Command: `{command}`  ");
     }
-    let kernel = match file.kernel.as_str() {
+    let recorded = |text: &str| match text {
         "" => "not recorded".to_owned(),
-        release => escape(release),
+        text => escape(text),
     };
     let _ = writeln!(
         out,
-        "Kernel: {kernel} ({}). Date: {}. Seeds: {}.",
+        "Kernel: {} ({}). Date: {}. Seeds: {}.",
+        recorded(&file.kernel),
         escape(&words::engine(&file.engine)),
-        escape(date),
+        recorded(&file.date),
         words::seeds(file),
     );
     out
+}
+
+/// What it means, in sentences: evenkeel's rows, and which condition was right.
+pub(crate) fn findings(file: &ResultFile, rows: &[Row<'_>]) -> Vec<String> {
+    let mut found = words::findings(rows);
+    found.extend(verdict::sentences(file, rows).into_iter().take(1));
+    found
+}
+
+/// A grid as Markdown: groups are lines of their own, evenkeel's lines are bold.
+fn marked_down(out: &mut String, grid: &Grid) {
+    let head: Vec<String> = grid
+        .head
+        .iter()
+        .map(|c| match c.unit {
+            "" => c.name.to_owned(),
+            unit => format!("{}, {unit}", c.name),
+        })
+        .collect();
+    let _ = writeln!(out, "| {} |", head.join(" | "));
+    let sides = grid
+        .head
+        .iter()
+        .map(|c| if c.words { "---|" } else { "---:|" });
+    let _ = writeln!(out, "|{}", sides.collect::<String>());
+    for group in &grid.groups {
+        if let Some(name) = &group.name {
+            let rest = " |".repeat(grid.head.len());
+            let _ = writeln!(out, "| *{}*{rest}", escape(name));
+        }
+        for line in &group.lines {
+            let cells: Vec<String> = line
+                .cells
+                .iter()
+                .map(|cell| match escape(cell) {
+                    cell if line.ours && !cell.is_empty() => format!("**{cell}**"),
+                    cell => cell,
+                })
+                .collect();
+            let _ = writeln!(out, "| {} |", cells.join(" | "));
+        }
+    }
 }
 
 /// `text` in one line, without what Markdown or HTML in it would obey.

@@ -60,7 +60,8 @@ impl Theme {
              {prefix}.a{{stroke:{muted};fill:none}}{prefix}.l{{fill:none;stroke-width:1.6;\
              stroke-linejoin:round;stroke-linecap:round}}{prefix}.k{{fill:none;stroke-width:4}}{prefix}.d{{fill:none;\
              stroke-width:1.6;stroke-dasharray:7 5}}{prefix}.n{{stroke:{muted};stroke-width:1;\
-             stroke-dasharray:2 4}}"
+             stroke-dasharray:2 4}}{prefix}.l.b{{stroke-width:2.4}}{prefix}.l.b.c0{{stroke-width:3.6}}{prefix}.s1{{stroke-dasharray:6 4}}\
+             {prefix}.s2{{stroke-dasharray:1.5 3}}{prefix}.s3{{stroke-dasharray:9 3 2 3}}"
         );
         for (i, (line, name)) in self.lines.iter().zip(&self.names).enumerate() {
             let _ = write!(

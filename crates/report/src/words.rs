@@ -7,6 +7,7 @@
 use evenkeel_core::result::{Factor, INCREASE_FLOOR_MS, ResultFile};
 
 use crate::rows::{Row, repeats, void_runs};
+use crate::tables::{is_ours, is_series};
 
 /// A load, as the first half of a scenario: `Upload`, `4 downloads`.
 pub(crate) fn load(name: &str) -> String {
@@ -66,6 +67,21 @@ pub(crate) fn capital(text: &str) -> String {
         .unwrap_or_default()
 }
 
+/// `text` in lines of at most `most` characters, if its words allow.
+pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// `text` without anything that a terminal would obey.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
@@ -77,6 +93,34 @@ pub(crate) fn plain(text: &str) -> String {
 pub(crate) fn ms(v: f64) -> String {
     if v.is_finite() {
         format!("{:.2}", (v * 100.0).round() / 100.0 + 0.0)
+    } else {
+        "–".to_owned()
+    }
+}
+
+/// A figure with three digits, two decimals at most.
+pub(crate) fn digits(v: f64) -> String {
+    match v.abs() {
+        a if !a.is_finite() => "–".to_owned(),
+        a if a < 9.995 => format!("{:.2}", (v * 100.0).round() / 100.0 + 0.0),
+        a if a < 99.95 => format!("{v:.1}"),
+        _ => format!("{v:.0}"),
+    }
+}
+
+/// A time that it took to settle, s.
+pub(crate) fn seconds(v: f64) -> String {
+    if v.is_finite() {
+        format!("{:.1}", v.max(0.0))
+    } else {
+        "–".to_owned()
+    }
+}
+
+/// A share as a percentage with one decimal; `%` stands elsewhere.
+pub(crate) fn tenths(share: f64) -> String {
+    if share.is_finite() {
+        format!("{:.1}", (share * 1000.0).round() / 10.0 + 0.0)
     } else {
         "–".to_owned()
     }
@@ -118,11 +162,18 @@ pub(crate) fn percent(share: f64) -> String {
 /// One paragraph for each row that can be compared with `none`: evenkeel's own if there are any,
 /// else all.
 pub(crate) fn findings(rows: &[Row<'_>]) -> Vec<String> {
-    let ours = |row: &Row<'_>| row.condition.starts_with("evenkeel");
+    let ours = |row: &Row<'_>| is_ours(row.condition);
     let any = rows.iter().any(ours);
     rows.iter()
         .filter(|row| ours(row) || !any)
-        .filter_map(|row| Some(finding(row, row.factor.as_ref()?)))
+        .filter_map(|row| {
+            let text = finding(row, row.factor.as_ref()?);
+            Some(match row.settle_s {
+                Some(s) if s < 0.05 => format!("{text} The ping settled at once."),
+                Some(s) => format!("{text} The ping settled after {} s.", seconds(s)),
+                None => text,
+            })
+        })
         .collect()
 }
 
@@ -179,19 +230,22 @@ pub(crate) fn notes(file: &ResultFile, rows: &[Row<'_>]) -> Vec<String> {
             "Each figure is the median of {a} to {b} runs; the range over the runs stands in brackets."
         )),
     }
+    let series = is_series(rows);
+    let name = |name: &str| if series { plain(name) } else { condition(name) };
     for run in void_runs(file) {
         notes.push(format!(
             "Left out: {}, {}, run {}: {}.",
             load(&run.load),
-            condition(&run.condition),
+            name(&run.condition),
             u64::from(run.repeat) + 1,
             plain(run.instrument.void.trim_end_matches('.')),
         ));
     }
     for row in rows.iter().filter(|r| r.lost > 0) {
         notes.push(format!(
-            "{}: {} of {} probes were lost; each counts as the worst value.",
-            scenario(row),
+            "{}, {}: {} of {} probes were lost; each counts as the worst value.",
+            load(row.load),
+            name(row.condition),
             row.lost,
             row.probes,
         ));

@@ -35,7 +35,7 @@ fn the_table_of_single_runs() {
 
 #[test]
 fn the_markdown() {
-    insta::assert_snapshot!(markdown(&full(), "2025-01-31"));
+    insta::assert_snapshot!(markdown(&full()));
 }
 
 #[test]
@@ -48,9 +48,10 @@ fn everything_is_written_and_reads_back() {
         .map(|p| p.file_name().unwrap().to_str().unwrap())
         .collect();
     assert_eq!(
-        names[..5],
+        names[..6],
         [
             "result.json",
+            "report.md",
             "report.html",
             "ping-down1.png",
             "ecdf-down1.png",
@@ -58,9 +59,9 @@ fn everything_is_written_and_reads_back() {
         ]
     );
     // Idle has no panels: nothing was carried.
-    assert_eq!(names.len(), 2 + 4 * 3 - 1);
+    assert_eq!(names.len(), 3 + 4 * 3 - 1);
     assert!(read(&dir.join("result.json")).unwrap() == file);
-    for path in &written[2..] {
+    for path in &written[3..] {
         let png = fs::read(path).unwrap();
         assert_eq!(png[..8], *b"\x89PNG\r\n\x1a\n", "{}", path.display());
         let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
@@ -112,7 +113,7 @@ fn names_are_not_markup() {
     let page = html(&file);
     assert!(!page.contains("<script") && !page.contains("<img"));
     assert!(!table(&file).contains('\u{1b}'));
-    assert!(markdown(&file, "today").contains(r"\<script>"));
+    assert!(markdown(&file).contains(r"\<script>"));
     let dir = dir("names");
     for path in write_all(&file, &dir).unwrap() {
         assert_eq!(path.parent(), Some(dir.as_path()), "{}", path.display());
@@ -122,7 +123,7 @@ fn names_are_not_markup() {
 /// Everything must come out, whatever it looks like.
 fn survives(name: &str, file: &ResultFile) -> Vec<PathBuf> {
     assert!(table(file).ends_with('\n'));
-    assert!(markdown(file, "today").ends_with('\n'));
+    assert!(markdown(file).ends_with('\n'));
     let page = html(file);
     assert!(page.ends_with("</html>\n"));
     assert!(!page.contains("NaN") && !page.contains("inf"), "{name}");
@@ -131,13 +132,13 @@ fn survives(name: &str, file: &ResultFile) -> Vec<PathBuf> {
 
 #[test]
 fn no_runs_at_all() {
-    assert_eq!(survives("nothing", &file(Vec::new())).len(), 2);
+    assert_eq!(survives("nothing", &file(Vec::new())).len(), 3);
 }
 
 #[test]
 fn one_run_only() {
     let only = run("up1", "evenkeel", 0, 10.0, 20.0, None);
-    assert_eq!(survives("one", &file(vec![only])).len(), 5);
+    assert_eq!(survives("one", &file(vec![only])).len(), 6);
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn nothing_but_void_runs() {
     for run in &mut file.runs {
         run.instrument.void = "the clock was stepped".into();
     }
-    assert_eq!(survives("void", &file).len(), 2);
+    assert_eq!(survives("void", &file).len(), 3);
     let text = table(&file);
     assert!(text.contains("No run counts."), "{text}");
     assert_eq!(
@@ -161,7 +162,7 @@ fn empty_series() {
     for run in &mut file.runs {
         run.series = Series::default();
     }
-    assert_eq!(survives("empty", &file).len(), 2);
+    assert_eq!(survives("empty", &file).len(), 3);
     assert!(html(&file).contains("No samples were kept."));
 }
 
@@ -198,7 +199,7 @@ fn absurd_numbers() {
         }
     }
     let _ = table(&odd);
-    let _ = markdown(&odd, "today");
+    let _ = markdown(&odd);
     assert!(html(&odd).ends_with("</html>\n"));
 }
 
@@ -216,7 +217,7 @@ fn many_conditions() {
     ];
     let runs = conditions.map(|c| run("rrul", c, 0, 10.0, 50.0, Some(100)));
     let file = file(runs.to_vec());
-    assert_eq!(survives("many", &file).len(), 5);
+    assert_eq!(survives("many", &file).len(), 6);
 }
 
 #[test]

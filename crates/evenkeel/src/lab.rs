@@ -322,7 +322,8 @@ impl Meter {
     }
 }
 
-fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
+/// Writes everything into `out` and says where to look.
+pub(crate) fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
     evenkeel_report::write_all(result, out).map_err(Failure::work)?;
     eprintln!(
         "The report with pictures: {}",

@@ -7,6 +7,7 @@ mod engine;
 mod failure;
 mod gateway;
 mod lab;
+mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ enum Command {
     /// Experiments on emulated lines
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// Tables and pictures of a result again, without measuring
+    Report(report::Report),
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
         Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
         Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
+        Command::Report(args) => report::report(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

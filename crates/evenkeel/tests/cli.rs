@@ -124,6 +124,8 @@ fn bad_input_is_one_line_and_changes_nothing() {
             (&format!("lab run {VDSL100} --loads up9"), 2, "up9"),
             (&format!("lab run {VDSL100} --conditions magic"), 2, "magic"),
             (&format!("lab run {VDSL100} --repeat 0"), 2, "0"),
+            ("report /does/not/exist.json", 1, "/does/not/exist.json"),
+            ("report /dev/null --out /dev/null/x", 1, "not a result file"),
         ] {
             let (got, out, err) = evenkeel(tmp.path(), args);
             assert_eq!(got, code, "{args}: {err}");
@@ -137,6 +139,25 @@ fn bad_input_is_one_line_and_changes_nothing() {
             assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0, "{args}");
         }
     });
+}
+
+/// A report is made again from its own `result.json`; it needs no rights.
+#[test]
+fn a_report_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let file = tmp.path().join("result.json");
+    let text = r#"{"version": 1, "experiment": "vdsl100", "engine": "native", "line": {
+        "down": "100mbit", "up": "40mbit", "framing": "ptm:22", "rtt_ms": 9.2,
+        "down_buffer_ms": 30.0, "up_buffer_ms": 160.0}, "runs": [], "factors": []}"#;
+    std::fs::write(&file, text).unwrap();
+    let out = tmp.path().join("again");
+    let args = format!("report {} --out {}", file.display(), out.display());
+    let (code, table, err) = evenkeel(tmp.path(), &args);
+    assert_eq!(code, 0, "{err}");
+    assert!(table.contains("No run counts."), "{table}");
+    for name in ["result.json", "report.md", "report.html"] {
+        assert!(out.join(name).exists(), "{name}");
+    }
 }
 
 #[test]

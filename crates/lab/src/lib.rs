@@ -16,12 +16,14 @@ pub mod peers;
 pub mod topology;
 
 mod cell;
+mod kept;
 mod run;
 
 use std::path::PathBuf;
 
 pub use cell::{Cell, Site};
 pub use experiment::Experiment;
+pub use kept::Kept;
 pub use run::{Phase, Progress, RunOptions, cells, run, run_cell};
 
 /// What makes a condition: something that is applied to the gateway before the load.

@@ -155,6 +155,8 @@ fn write_whole(path: &Path, entry: &Entry) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
     use evenkeel_core::Summary;
     use evenkeel_core::result::{Instrument, Run, Series};
 
@@ -202,9 +204,9 @@ mod tests {
                 dropped_by_us: 0,
                 retransmits: 0,
                 settle_s: None,
-                flows_kbit: Default::default(),
-                calls: Default::default(),
-                pages: Default::default(),
+                flows_kbit: BTreeMap::new(),
+                calls: BTreeMap::new(),
+                pages: BTreeMap::new(),
                 instrument: Instrument::default(),
                 series: Series::default(),
             },

@@ -16,7 +16,9 @@ use std::sync::{Mutex, PoisonError};
 use clap::{Args, Subcommand};
 use evenkeel_core::result::{ResultFile, Run, VERSION};
 use evenkeel_lab::guest::{self, Answer, Engine, GuestError, Inside, Job, Step};
-use evenkeel_lab::{Cell, Experiment, Phase, RunOptions, cells, condition_facts, judge, run_cell};
+use evenkeel_lab::{
+    Cell, Experiment, Kept, Phase, RunOptions, cells, condition_facts, judge, run_cell,
+};
 
 use crate::failure::Failure;
 use crate::lab::{self, StateRoot};
@@ -94,12 +96,13 @@ pub(crate) fn build(args: &Build) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs an experiment in guests; `text` is its file's.
+/// Runs in guests what of an experiment `kept` does not have; `text` is its file's.
 pub(crate) fn run(
     experiment: &Experiment,
     text: &str,
     engine: Engine,
     options: &RunOptions,
+    kept: &Kept,
     cancel: &AtomicBool,
 ) -> Result<ResultFile, Failure> {
     let cells = cells(experiment, options)?;
@@ -107,9 +110,15 @@ pub(crate) fn run(
     let lab = guest::Lab::new(engine, text)?;
     let meter = Meter::new(&cells);
     let answers = all(&cells, lab.at_once(), cancel, &|n, cell, worker, stop| {
+        if let Some(answer) = kept.find(cell) {
+            return Ok(answer);
+        }
         let job = Job::new(engine, cell);
         let answer = lab.run(&job, worker, &mut |step| meter.show(n, step), stop);
         meter.done(n);
+        if let Ok(answer) = &answer {
+            kept.keep(cell, answer);
+        }
         answer
     });
     meter.finish();

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand};
 use evenkeel_core::result::ResultFile;
 use evenkeel_lab::guest::Engine;
-use evenkeel_lab::{Cell, Experiment, LabError, Phase, Progress, RunOptions, Shaper};
+use evenkeel_lab::{Cell, Experiment, Kept, LabError, Phase, Progress, RunOptions, Shaper};
 
 use crate::engine::{self, InsideArgs, Kernel};
 use crate::failure::Failure;
@@ -69,6 +69,9 @@ pub(crate) struct Run {
     /// Seed of everything random; the next repeat has the next number
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Measure again what was measured before with the same code, kernel and seed
+    #[arg(long)]
+    fresh: bool,
     /// Directory for result.json, the report and its pictures
     #[arg(long)]
     out: Option<PathBuf>,
@@ -113,7 +116,7 @@ pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
         command: "evenkeel demo".into(),
         ..RunOptions::default()
     };
-    let mut result = measure(&experiment, &options)?;
+    let mut result = measure(&experiment, &options, &Kept::nothing(&experiment))?;
     result.date = today();
     print(&evenkeel_report::table(&result))?;
     write(&result, &args.out)?;
@@ -137,13 +140,14 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         fs::create_dir_all(out)
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
     }
+    let kept = kept(&experiment, &options, args)?;
     let mut result = if args.engine == Engine::Native {
-        measure(&experiment, &options)?
+        measure(&experiment, &options, &kept)?
     } else {
         let text = fs::read_to_string(&args.experiment)
             .map_err(|e| Failure::work(format_args!("{}: {e}", args.experiment.display())))?;
         let cancel = cancelled_by_signals()?;
-        engine::run(&experiment, &text, args.engine, &options, &cancel)?
+        engine::run(&experiment, &text, args.engine, &options, &kept, &cancel)?
     };
     result.date = today();
     if args.json {
@@ -155,6 +159,19 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         write(&result, out)?;
     }
     some_run_counts(&result)
+}
+
+/// The cells that were measured before, and a word on them.
+fn kept(experiment: &Experiment, options: &RunOptions, args: &Run) -> Result<Kept, Failure> {
+    let cells = evenkeel_lab::cells(experiment, options)?;
+    let kept = Kept::open(experiment, args.engine, env!("EVENKEEL_CODE"), !args.fresh)?;
+    kept.prune();
+    let known = cells.iter().filter(|c| kept.find(c).is_some()).count();
+    if known > 0 {
+        let of = cells.len();
+        eprintln!("Measured before: {known} of {of} (--fresh measures them again).");
+    }
+    Ok(kept)
 }
 
 /// A result of which nothing may be published is a failure, though it is shown.
@@ -239,7 +256,11 @@ pub(crate) fn known_conditions(cells: &[Cell]) -> Result<(), Failure> {
     }
 }
 
-fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, Failure> {
+fn measure(
+    experiment: &Experiment,
+    options: &RunOptions,
+    kept: &Kept,
+) -> Result<ResultFile, Failure> {
     let cancel = cancelled_by_signals()?;
     let state = StateRoot::new()?;
     let mut shapers = shapers(state.path());
@@ -248,6 +269,7 @@ fn measure(experiment: &Experiment, options: &RunOptions) -> Result<ResultFile, 
         experiment,
         options,
         &mut shapers,
+        kept,
         &mut |p| meter.show(p),
         &cancel,
     );

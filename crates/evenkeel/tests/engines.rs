@@ -74,6 +74,13 @@ fn lab_run(dir: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// The same, whatever was measured before.
+fn fresh_run(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = lab_run(dir, arguments);
+    command.arg("--fresh");
+    command
+}
+
 fn result(output: &Output) -> ResultFile {
     let errors = String::from_utf8_lossy(&output.stderr);
     // On a busy machine real time in User Mode Linux is void, and said to be.
@@ -89,7 +96,7 @@ fn user_mode_linux_runs_a_cell() {
     }
     let dir = tempfile::tempdir().unwrap();
     let arguments = ["--engine", "uml", "--loads", "idle", "--conditions", "none"];
-    let result = result(&lab_run(dir.path(), &arguments).output().unwrap());
+    let result = result(&fresh_run(dir.path(), &arguments).output().unwrap());
     assert_eq!((result.engine.as_str(), result.runs.len()), ("uml", 1));
     let here = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_ne!(result.kernel, here.trim(), "it ran on another kernel");
@@ -105,7 +112,7 @@ fn virtual_time_is_exact_and_repeats() {
     let dir = tempfile::tempdir().unwrap();
     let once = || {
         result(
-            &lab_run(dir.path(), &["--engine", "virtual"])
+            &fresh_run(dir.path(), &["--engine", "virtual"])
                 .output()
                 .unwrap(),
         )
@@ -113,6 +120,12 @@ fn virtual_time_is_exact_and_repeats() {
     let (first, second) = (once(), once());
     let text = |r: &ResultFile| serde_json::to_string(&r.runs).unwrap();
     assert_eq!(text(&first), text(&second), "byte for byte");
+    let again = lab_run(dir.path(), &["--engine", "virtual"])
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(told.starts_with("Measured before: 4 of 4"), "{told}");
+    assert_eq!(text(&result(&again)), text(&first), "kept");
     let of = |load: &str, condition: &str| {
         let run = first
             .runs
@@ -150,6 +163,47 @@ fn virtual_time_is_exact_and_repeats() {
     );
 }
 
+/// Directions and rough sizes, on a machine that may be busy: medians, and wide bounds.
+#[test]
+fn native_and_virtual_time_agree() {
+    if !there(Engine::Virtual, "native_and_virtual_time_agree") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let on = |engine: &str| {
+        let conditions = ["--conditions", "none,evenkeel-htb", "--loads", "up1"];
+        let arguments = [&["--engine", engine], &conditions[..]].concat();
+        let file = result(&fresh_run(dir.path(), &arguments).output().unwrap());
+        <[_; 2]>::try_from(file.runs).unwrap()
+    };
+    let ([none, with], [real_none, real_with]) = (on("virtual"), on("native"));
+    let close = |a: f64, b: f64, share: f64| (a - b).abs() <= share * a.max(b);
+    for (a, b) in [(&none, &real_none), (&with, &real_with)] {
+        assert!(
+            close(a.base_ms, b.base_ms, 0.2),
+            "{} {}",
+            a.base_ms,
+            b.base_ms
+        );
+        assert!(
+            close(a.up_kbit, b.up_kbit, 0.1),
+            "{} {}",
+            a.up_kbit,
+            b.up_kbit
+        );
+        assert!(a.condition == b.condition && a.load == b.load);
+    }
+    let (queue, real_queue) = (none.increase_ms.median, real_none.increase_ms.median);
+    assert!(close(queue, real_queue, 0.2), "{queue} {real_queue}");
+    for (queue, left) in [(queue, &with), (real_queue, &real_with)] {
+        assert!(
+            left.increase_ms.median < queue / 10.0,
+            "{:?}",
+            left.increase_ms
+        );
+    }
+}
+
 #[test]
 fn what_is_not_there_is_refused_before_anything_is_booted() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,12 +216,12 @@ fn what_is_not_there_is_refused_before_anything_is_booted() {
         ),
         (vec!["--engine", "xen"], 2, "native, uml or virtual"),
     ] {
-        let output = lab_run(dir.path(), &arguments).output().unwrap();
+        let output = fresh_run(dir.path(), &arguments).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{errors}");
         assert!(errors.contains(says), "{errors}");
     }
-    let output = lab_run(dir.path(), &["--engine", "virtual"])
+    let output = fresh_run(dir.path(), &["--engine", "virtual"])
         .env("XDG_CACHE_HOME", dir.path())
         .output()
         .unwrap();
@@ -183,7 +237,7 @@ fn nothing_is_left_after_an_interrupt_or_a_kill() {
     }
     let dir = tempfile::tempdir().unwrap();
     for (signal, code) in [("-INT", Some(130)), ("-TERM", Some(130)), ("-KILL", None)] {
-        let mut child = lab_run(dir.path(), &["--engine", "uml", "--loads", "idle"])
+        let mut child = fresh_run(dir.path(), &["--engine", "uml", "--loads", "idle"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -217,7 +271,7 @@ fn a_guest_that_dies_is_reported() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let mut child = lab_run(dir.path(), &["--engine", "uml", "--loads", "idle"])
+    let mut child = fresh_run(dir.path(), &["--engine", "uml", "--loads", "idle"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use evenkeel_lab::{Experiment, RunOptions, run};
+use evenkeel_lab::{Experiment, Kept, RunOptions, run};
 
 fn main() -> std::process::ExitCode {
     match table() {
@@ -54,7 +54,14 @@ fn table() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let cancel = AtomicBool::new(false);
-    let result = run(&experiment, &options, &mut [], &mut progress, &cancel)?;
+    let result = run(
+        &experiment,
+        &options,
+        &mut [],
+        &Kept::nothing(&experiment),
+        &mut progress,
+        &cancel,
+    )?;
     eprintln!();
     println!(
         "load     base   ping min/avg/median/p99/max/sd           icmp avg  down    up  lost retr settle  lag99 lagmax busy steal void"

@@ -50,6 +50,8 @@ pub struct EmulatorReport {
     pub lag_median: Duration,
     /// The same, 99th percentile.
     pub lag_p99: Duration,
+    /// The same, 99.5th percentile.
+    pub lag_p995: Duration,
     /// The same, worst.
     pub lag_max: Duration,
     /// Packets that the receiving side refused.
@@ -215,6 +217,7 @@ impl Line {
                         return Ok(EmulatorReport {
                             lag_median: self.lag.quantile(0.5),
                             lag_p99: self.lag.quantile(0.99),
+                            lag_p995: self.lag.quantile(0.995),
                             lag_max: self.lag.max,
                             refused: self.refused,
                             realtime,

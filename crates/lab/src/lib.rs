@@ -16,6 +16,7 @@ pub mod peers;
 pub mod topology;
 
 mod cell;
+mod kept;
 mod run;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ use evenkeel_core::result::{ConditionFacts, LineFacts};
 
 pub use cell::{Cell, Site};
 pub use experiment::Experiment;
+pub use kept::Kept;
 pub use run::{Phase, Progress, RunOptions, cells, condition_facts, run, run_cell};
 
 /// What makes a condition: something that is applied to the gateway before the load.

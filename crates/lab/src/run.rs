@@ -2,7 +2,7 @@
 //!
 //! Principles: conditions alternate within a load, so that a noisy minute hits all of them;
 //! a void run is made again up to twice and then stays in the result as void; the caller can
-//! stop at any time. Non-goals: caching and files (the caller's).
+//! stop at any time, and what was measured until then is kept. Non-goals: reports.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use evenkeel_core::result::{ConditionFacts, ResultFile, Run, VERSION};
 use evenkeel_sys::clock;
 
 use crate::experiment::Experiment;
-use crate::{Cell, LabError, Shaper, cell, judge};
+use crate::guest::Answer;
+use crate::{Cell, Kept, LabError, Shaper, cell, judge};
 
 /// How often a void run is made again.
 const RETRIES: u32 = 2;
@@ -119,11 +120,13 @@ pub fn cells(experiment: &Experiment, options: &RunOptions) -> Result<Vec<Cell>,
     Ok(cells)
 }
 
-/// Runs what `options` choose. `shapers` are the conditions beside `none`.
+/// Runs what `options` choose and `kept` does not have. `shapers` are the conditions beside
+/// `none`.
 pub fn run(
     experiment: &Experiment,
     options: &RunOptions,
     shapers: &mut [Box<dyn Shaper>],
+    kept: &Kept,
     progress: &mut dyn FnMut(&Progress<'_>),
     cancel: &AtomicBool,
 ) -> Result<ResultFile, LabError> {
@@ -132,11 +135,16 @@ pub fn run(
         let known = known_conditions(shapers);
         return Err(LabError::unknown("condition", &bad.condition, known.iter()));
     }
+    let kernel = kernel_release();
     let mut runs: Vec<Run> = Vec::new();
     for (number, cell) in (1..).zip(&cells) {
+        if let Some(answer) = kept.find(cell) {
+            runs.push(answer.run);
+            continue;
+        }
         let mut attempt = 1;
         let mut void = String::new();
-        runs.push(loop {
+        let run = loop {
             let of = cells.len();
             let mut tell = |phase, left| {
                 progress(&Progress {
@@ -155,7 +163,11 @@ pub fn run(
             }
             attempt += 1;
             void = run.instrument.void;
-        });
+        };
+        let kernel = kernel.clone();
+        let answer = Answer { kernel, run };
+        kept.keep(cell, &answer);
+        runs.push(answer.run);
     }
     Ok(ResultFile {
         version: VERSION,
@@ -163,7 +175,7 @@ pub fn run(
         about: experiment.about.clone(),
         engine: options.engine.clone(),
         command: options.command.clone(),
-        kernel: kernel_release(),
+        kernel,
         date: String::new(),
         line: experiment.line_facts(),
         conditions: condition_facts(experiment, &runs, shapers),

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use evenkeel_core::result::Run;
 use evenkeel_lab::experiment::{Device, Experiment};
-use evenkeel_lab::{LabError, Phase, RunOptions, Shaper, ShaperError, Site, cells, run, run_cell};
+use evenkeel_lab::{
+    Kept, LabError, Phase, RunOptions, Shaper, ShaperError, Site, cells, run, run_cell,
+};
 
 /// Tests that measure have the machine for themselves, as far as this process goes.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -179,8 +181,15 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
         ..RunOptions::default()
     };
     let cancel = AtomicBool::new(false);
-    let result =
-        run(&e, &options, &mut shapers, &mut |_| {}, &cancel).unwrap_or_else(|e| panic!("{e}"));
+    let result = run(
+        &e,
+        &options,
+        &mut shapers,
+        &Kept::nothing(&e),
+        &mut |_| {},
+        &cancel,
+    )
+    .unwrap_or_else(|e| panic!("{e}"));
     let made = std::mem::take(&mut *calls.lock().unwrap());
     assert!(!made.is_empty(), "once, or more often if runs were void");
     assert!(made.chunks(2).all(|c| c == ["apply", "clear"]), "{made:?}");
@@ -207,7 +216,14 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
         conditions: vec!["recorder".into()],
         ..options
     };
-    let stopped = run(&e, &options, &mut shapers, &mut stop, &cancel);
+    let stopped = run(
+        &e,
+        &options,
+        &mut shapers,
+        &Kept::nothing(&e),
+        &mut stop,
+        &cancel,
+    );
     assert!(matches!(stopped, Err(LabError::Cancelled)));
     assert!(
         begun.elapsed() < Duration::from_secs(10),
@@ -220,7 +236,15 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
         conditions: vec!["cake-95".into()],
         ..options
     };
-    let e = run(&e, &options, &mut shapers, &mut |_| {}, &cancel).unwrap_err();
+    let e = run(
+        &e,
+        &options,
+        &mut shapers,
+        &Kept::nothing(&e),
+        &mut |_| {},
+        &cancel,
+    )
+    .unwrap_err();
     assert_eq!(
         e.to_string(),
         "there is no condition \"cake-95\" (there are: none, recorder)"
@@ -251,6 +275,7 @@ fn child_of_the_kill_test() {
         &e,
         &options,
         &mut [],
+        &Kept::nothing(&e),
         &mut progress,
         &AtomicBool::new(false),
     );

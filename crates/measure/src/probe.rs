@@ -1,9 +1,11 @@
-//! The prober: one UDP probe and one ICMP echo at every tick, stamped by the kernel.
+//! The prober: UDP probes and ICMP echoes in turn, stamped by the kernel.
 //!
-//! Principles: isochronous, on a thread of its own, as many in flight as there are; a round
-//! trip runs from before our own queueing discipline (`Stage::Sched`) to the kernel's receive
-//! stamp; a late answer counts, a second one does not; what is not answered when the prober
-//! ends (it waits [`STRAGGLERS`] for that) is lost.
+//! Principles: each kind is isochronous and stands in the middle between two of the other, so
+//! that neither waits behind the other (a shaper that prefers ICMP would have the UDP probe pay
+//! for it); on a thread of its own, as many in flight as there are; a round trip runs from before
+//! our own queueing discipline (`Stage::Sched`) to the kernel's receive stamp; a late answer
+//! counts, a second one does not; what is not answered when the prober ends (it waits
+//! [`STRAGGLERS`] for that) is lost.
 //! Non-goals: statistics (crate `evenkeel-core`), hop discovery.
 
 use std::net::SocketAddr;
@@ -30,9 +32,9 @@ const CLOCK_STEP: Duration = Duration::from_millis(1);
 pub struct ProbeConfig {
     /// Address and port of an [`crate::echo::Echo`]; ICMP echo goes to the same address.
     pub target: SocketAddr,
-    /// From one probe to the next.
+    /// From one probe to the next of its kind.
     pub interval: Duration,
-    /// Send ICMP echo beside UDP.
+    /// Send ICMP echoes between the UDP probes.
     pub icmp: bool,
 }
 
@@ -292,7 +294,9 @@ fn run(config: ProbeConfig, mut streams: Vec<Stream>, stop: &Waker) -> Result<Pr
     for (token, s) in (STREAM..).zip(&streams) {
         poller.add(&s.socket, token, Interest::Read)?;
     }
-    tick.every(clock::monotonic() + config.interval, config.interval)?;
+    let between = config.interval / streams.len() as u32;
+    tick.every(clock::monotonic() + between, between)?;
+    let mut turns = (0..streams.len()).cycle();
     let mut ready = Vec::new();
     let mut stopping = false;
     loop {
@@ -301,8 +305,8 @@ fn run(config: ProbeConfig, mut streams: Vec<Stream>, stop: &Waker) -> Result<Pr
             match r.token {
                 TICK => {
                     tick.clear();
-                    if !stopping {
-                        streams.iter_mut().try_for_each(Stream::send)?;
+                    if !stopping && let Some(s) = turns.next().and_then(|i| streams.get_mut(i)) {
+                        s.send()?;
                     }
                 }
                 STOP => {

@@ -1,14 +1,17 @@
 //! The load of a cell: which flows run between which hosts, and what became of them.
 //!
 //! Principles: every flow has a port of its own and a name that says which way, between whom and
-//! of what kind; sockets are made before the line is probed, packets come later. Non-goals: the
-//! flows themselves (crate `evenkeel-measure`).
+//! of what kind; sockets are made before the line is probed, packets come later; nobody starts
+//! several programs in the same microsecond, so each flow begins up to 20 ms later than asked, by
+//! the seed's luck and alike under every condition. Non-goals: the flows themselves (crate
+//! `evenkeel-measure`).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_core::Summary;
+use evenkeel_core::pipe::SplitMix64;
 use evenkeel_core::result;
 use evenkeel_measure::Task;
 use evenkeel_measure::call::{Call, CallOutcome};
@@ -28,6 +31,8 @@ const LOAD_PORT: u16 = 50_001;
 /// A call is G.711 unless told otherwise: 160 bytes of sound each 20 ms, RTP, UDP, IP.
 const CALL_INTERVAL_MS: f64 = 20.0;
 const CALL_BYTES: u16 = 200;
+/// A flow begins so much later than asked, at most: about the interval of the probes.
+const LATE: Duration = Duration::from_millis(20);
 
 /// One flow and the numbers of its client and its server, from 0.
 struct Between<T> {
@@ -163,6 +168,8 @@ impl Flows {
         let mut this = Flows::default();
         let mut port = LOAD_PORT;
         let mut named: BTreeMap<String, usize> = BTreeMap::new();
+        let mut luck = SplitMix64::new(cell.seed);
+        let mut late = || LATE.mul_f64(luck.unit());
         let mut next = |spec: &FlowSpec| {
             let prefix = prefix(spec);
             let n = named.entry(prefix.clone()).or_default();
@@ -190,7 +197,7 @@ impl Flows {
                                 name,
                                 direction,
                                 server: address,
-                                start,
+                                start: start + late(),
                                 congestion: spec.congestion().to_owned(),
                                 send_buffer: spec.send_buffer,
                                 lasts,
@@ -224,7 +231,7 @@ impl Flows {
                             name,
                             direction,
                             server: address,
-                            start,
+                            start: start + late(),
                             interval: crate::experiment::millis(interval),
                             packet: spec.packet_bytes.unwrap_or(CALL_BYTES),
                         };
@@ -240,7 +247,7 @@ impl Flows {
                             name,
                             direction,
                             server: address,
-                            start,
+                            start: start + late(),
                         };
                         this.quic.push(Between {
                             flow,
@@ -319,6 +326,30 @@ mod tests {
         );
         assert!((call.delay_ms.unwrap().avg - 12.0).abs() < 1e-9);
         assert_eq!(figures(&[]).delay_ms, None);
+    }
+
+    #[test]
+    fn flows_begin_by_the_seeds_luck() {
+        let text = include_str!("../../../../experiments/vdsl100.toml");
+        let experiment = Experiment::parse(text, std::path::Path::new("vdsl100.toml")).unwrap();
+        let load = experiment.load_spec("rrul").unwrap();
+        let starts = |condition: &str, seed| -> Vec<Duration> {
+            let cell = Cell {
+                condition: condition.into(),
+                load: "rrul".into(),
+                repeat: 0,
+                seed,
+                duration: Duration::from_secs(12),
+            };
+            let flows = Flows::of(&experiment, load, &cell).bulk;
+            flows.iter().map(|b| b.flow.start).collect()
+        };
+        let one = starts("none", 1);
+        assert_eq!(one.len(), 8);
+        assert!(one.iter().all(|s| *s < LATE));
+        assert!(one.windows(2).all(|w| w[0] != w[1]), "{one:?}");
+        assert_eq!(one, starts("evenkeel", 1));
+        assert_ne!(one, starts("none", 2));
     }
 
     #[test]

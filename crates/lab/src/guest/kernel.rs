@@ -282,21 +282,25 @@ fn refused<'a>(asked: &'a str, got: &str) -> Vec<&'a str> {
 }
 
 fn file_name(version: &str) -> String {
-    format!("linux-{version}-{}", checksum())
+    format!("linux-{version}-{}", made_with())
 }
 
-/// Of configuration and patch: FNV-1a, 64 bits.
-fn checksum() -> String {
-    let bytes = CONFIG.bytes().chain(PATCH.bytes());
-    let sum = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |sum, b| {
-        (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
+/// The checksum of configuration and patch.
+fn made_with() -> String {
+    checksum([CONFIG, PATCH].concat().as_bytes())
+}
+
+/// FNV-1a, 64 bits, in hexadecimal digits.
+pub(crate) fn checksum(bytes: &[u8]) -> String {
+    let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, b| {
+        (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{sum:016x}")
 }
 
 /// The newest kernel made with this configuration, of whatever source.
 fn cached(dir: &Path) -> Option<PathBuf> {
-    let sum = checksum();
+    let sum = made_with();
     let mut found: Vec<PathBuf> = fs::read_dir(dir)
         .ok()?
         .flatten()
@@ -310,7 +314,8 @@ fn cached(dir: &Path) -> Option<PathBuf> {
     found.pop()
 }
 
-fn cache_dir() -> PathBuf {
+/// Where things lie that can be made again.
+pub(crate) fn cache_dir() -> PathBuf {
     let from = |name: &str| {
         std::env::var_os(name)
             .map(PathBuf::from)

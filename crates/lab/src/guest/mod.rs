@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub use boot::Lab;
 pub use exchange::{Answer, Inside, Job, Step};
 pub use kernel::{Built, build, find};
+pub(crate) use kernel::{cache_dir, checksum};
 
 /// Which kernel carries the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ pub enum GuestError {
 }
 
 impl GuestError {
-    fn host(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Self {
+    pub(crate) fn host(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Self {
         GuestError::Host {
             what: what.to_string(),
             why: why.to_string(),

@@ -43,11 +43,11 @@ impl Axis {
         }
     }
 
-    /// For values from `lo` to `hi`: logarithmic if they are positive and span a factor of 6,
+    /// For values from `lo` to `hi`: logarithmic if they are positive and span more than `factor`,
     /// else linear with a little room at both ends.
-    pub(crate) fn for_spread(lo: f64, hi: f64, ticks: usize) -> Axis {
+    pub(crate) fn for_spread(lo: f64, hi: f64, factor: f64, ticks: usize) -> Axis {
         let (lo, hi) = (sane(lo), sane(hi));
-        if lo > 1e-6 && hi / lo > 6.0 {
+        if lo > 1e-6 && hi / lo > factor {
             Axis {
                 lo: lo / 1.1,
                 hi: hi * 1.1,
@@ -96,6 +96,7 @@ impl Axis {
     fn log_ticks(&self) -> Vec<f64> {
         let decades = (self.hi / self.lo).log10();
         let marks: &[f64] = match decades {
+            d if d < 0.9 => &[1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
             d if d < 1.5 => &[1.0, 2.0, 3.0, 5.0],
             d if d < 2.5 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
@@ -126,18 +127,15 @@ fn round_up(v: f64, marks: &[f64]) -> f64 {
         .unwrap_or(10.0 * power)
 }
 
-/// As many decimals as the step needs; for a logarithmic axis (step 0) as the value needs.
+/// As many decimals as the step needs; for a logarithmic axis (step 0) as the value itself needs.
 fn label(v: f64, step: f64) -> String {
-    let decimals = if step == 0.0 {
-        (-v.log10().floor()).clamp(0.0, 6.0) as usize
-    } else {
-        (0..6)
-            .find(|d| {
-                let scaled = step * 10f64.powi(*d);
-                (scaled - scaled.round()).abs() < 1e-6 * scaled.max(1e-9)
-            })
-            .unwrap_or(6) as usize
-    };
+    let exact = if step == 0.0 { v } else { step };
+    let decimals = (0..6)
+        .find(|d| {
+            let scaled = exact * 10f64.powi(*d);
+            (scaled - scaled.round()).abs() < 1e-6 * scaled.max(1e-9)
+        })
+        .unwrap_or(6) as usize;
     format!("{:.*}", decimals, v + 0.0)
 }
 
@@ -156,8 +154,12 @@ mod tests {
         assert_eq!(labels(&Axis::from_zero(104.2, 5)), "0 25 50 75 100 125");
         assert_eq!(labels(&Axis::from_zero(1.0, 4)), "0.00 0.25 0.50 0.75 1.00");
         assert_eq!(labels(&Axis::exact(0.0, 10.0, 5)), "0 2 4 6 8 10");
-        assert_eq!(labels(&Axis::for_spread(9.1, 104.0, 5)), "10 20 30 50 100");
-        assert_eq!(labels(&Axis::for_spread(0.5, 800.0, 5)), "1 10 100");
+        let spread = |lo, hi| labels(&Axis::for_spread(lo, hi, 3.0, 5));
+        assert_eq!(spread(9.1, 104.0), "10 20 30 50 100");
+        assert_eq!(spread(0.5, 800.0), "1 10 100");
+        assert_eq!(spread(56.0, 290.0), "60 80 100 150 200 250 300");
+        assert_eq!(spread(1.1, 5.4), "1 1.5 2 2.5 3 4 5");
+        assert_eq!(spread(56.0, 130.0), "60 80 100 120");
     }
 
     proptest! {
@@ -166,7 +168,7 @@ mod tests {
             for axis in [
                 Axis::from_zero(hi, ticks),
                 Axis::exact(lo, hi, ticks),
-                Axis::for_spread(lo, hi, ticks),
+                Axis::for_spread(lo, hi, 6.0, ticks),
             ] {
                 prop_assert!((0.0..=1.0).contains(&axis.place(v)));
                 let found = axis.ticks();

@@ -25,8 +25,8 @@ use crate::lab::{self, StateRoot};
 
 /// How often a cell is made again whose run is void. In virtual time it would be the same.
 const RETRIES: u32 = 2;
-/// Later than this, in virtual time, something is wrong with the clock: reading it takes 1 ns, so
-/// packets that are due at once leave as many ns apart.
+/// Later than this, in virtual time, something is wrong with the clock: a system call takes 1 ns
+/// (one that fails 1 us), so packets that are due at once leave as many ns apart.
 const MAX_VIRTUAL_LAG_MS: f64 = 0.01;
 
 /// Of a line that changes, in characters.

@@ -127,6 +127,29 @@ const MARK: u64 = 4;
 /// Packets read from one device before the other one and the timer get their turn.
 const BATCH: usize = 64;
 
+/// How many packets one device hands over at a wake. To ask it for one more is a system call that
+/// most often brings nothing, and system calls are what virtual time costs.
+#[derive(Debug, Clone, Copy)]
+struct Coming {
+    /// So many there were the last time.
+    found: usize,
+    /// At which wake that was.
+    at: u64,
+}
+
+impl Coming {
+    const NONE: Coming = Coming { found: 1, at: 0 };
+
+    /// How many to ask for. One that is ready twice in a row had more, and is emptied.
+    fn expected(self, wake: u64) -> usize {
+        if wake == self.at + 1 {
+            BATCH
+        } else {
+            self.found
+        }
+    }
+}
+
 struct Line {
     ends: Ends,
     down: Pipe,
@@ -140,6 +163,9 @@ struct Line {
     slept: Duration,
     /// The clock as last read: once for each wake and each packet, for where it is not free.
     now: Duration,
+    /// How the packets of each end come: down, up.
+    coming: [Coming; 2],
+    wakes: u64,
     lag: Lag,
     refused: u64,
     poller: Poller,
@@ -172,6 +198,8 @@ impl Line {
             wake: Duration::ZERO,
             slept: Duration::ZERO,
             now: clock::monotonic(),
+            coming: [Coming::NONE; 2],
+            wakes: 0,
             lag: Lag::new(),
             refused: 0,
             poller,
@@ -194,6 +222,7 @@ impl Line {
             self.slept = self.now;
             self.poller.wait(&mut ready)?;
             self.now = clock::monotonic();
+            self.wakes += 1;
             let (mut early, mut fired) = (Duration::ZERO, false);
             for r in &ready {
                 match r.token {
@@ -260,7 +289,9 @@ impl Line {
     }
 
     fn read(&mut self, up: bool, buffer: &mut [u8]) -> Result<(), Error> {
-        for i in 0..BATCH {
+        let expected = self.coming[usize::from(up)].expected(self.wakes);
+        let mut found = 0;
+        while found < expected {
             let (from, pipe) = if up {
                 (&self.ends.gateway, &mut self.up)
             } else {
@@ -269,9 +300,10 @@ impl Line {
             let Some(n) = from.read(buffer)? else { break };
             let packet = &buffer[..n];
             let ip = packet.get(self.ends.kind.header_len()..).unwrap_or(&[]);
-            if i > 0 {
+            if found > 0 {
                 self.now = clock::monotonic();
             }
+            found += 1;
             let came = self.now.saturating_sub(self.wake).max(self.slept);
             let Verdict::Depart { mut at } = pipe.enqueue(came, ip.len() as u32) else {
                 continue;
@@ -291,6 +323,10 @@ impl Line {
                 packet: packet.to_vec(),
             }));
         }
+        self.coming[usize::from(up)] = Coming {
+            found: found.max(1),
+            at: self.wakes,
+        };
         Ok(())
     }
 

@@ -224,7 +224,8 @@ impl Engine {
             now = clock::monotonic();
             for r in &ready {
                 match r.token {
-                    TIMER => self.timer.clear(),
+                    // It is set anew before the next wait, which takes note of it.
+                    TIMER => {}
                     STOP => return Ok(Vec::new()),
                     _ => self.on_ready(*r, now)?,
                 }

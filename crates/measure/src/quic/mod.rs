@@ -80,11 +80,14 @@ impl Quic {
                 }
                 timer.set(engine.work(now).min(engine.end))?;
                 poller.wait(&mut ready)?;
-                if ready.iter().any(|r| r.token == STOP) {
-                    return Ok(FlowOutcome::default());
+                for r in &ready {
+                    match r.token {
+                        STOP => return Ok(FlowOutcome::default()),
+                        // It is set anew before the next wait, which takes note of it.
+                        TIMER => {}
+                        end => engine.receive(end == SOCKETS),
+                    }
                 }
-                timer.clear();
-                engine.receive();
             }
         })
     }
@@ -174,19 +177,17 @@ impl Engine {
         };
     }
 
-    fn receive(&mut self) {
+    fn receive(&mut self, at_client: bool) {
         let mut buffer = [0; 2048];
-        for at_client in [true, false] {
-            loop {
-                let socket = if at_client { &self.here } else { &self.there };
-                let Ok((len, from)) = socket.recv_from(&mut buffer) else {
-                    break;
-                };
-                if !at_client {
-                    self.client = Some(from);
-                }
-                self.take(&buffer[..len]);
+        loop {
+            let socket = if at_client { &self.here } else { &self.there };
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else {
+                break;
+            };
+            if !at_client {
+                self.client = Some(from);
             }
+            self.take(&buffer[..len]);
         }
     }
 

@@ -1,8 +1,9 @@
 //! Which condition was right for the line, and why: computed, so that it is true of any file.
 //!
 //! Right is, among the conditions that fit into the line with full packets and under every load
-//! take away at least nine tenths of the delay that the best one takes away, the one that gives
-//! up least of the goodput. Principle: where nothing qualifies or nothing is known, it says so.
+//! come near the best one of that load, the one that gives up least of the goodput. Near is at
+//! first nine tenths of the delay that the best one takes away; where each load has another best
+//! one, nobody may come that near everywhere, and the bound is lowered and named. Principle: where nothing qualifies or nothing is known, it says so.
 //! Non-goals: taste.
 
 use evenkeel_core::result::{Charge, ResultFile};
@@ -11,8 +12,9 @@ use crate::rows::Row;
 use crate::tables::{SIZES, is_ours};
 use crate::words;
 
-/// Of the delay that the best one takes away.
-const NEAR: f64 = 0.9;
+/// How far from the best is still near, in per cent of the delay that the best one takes away:
+/// the first bound that somebody keeps.
+const NEAR: [u32; 4] = [10, 20, 30, 50];
 /// Rates are whole kbit/s: so much above 1 still fits.
 const FITS: f64 = 1.001;
 /// Less than this, in ms, is nothing to be won.
@@ -140,14 +142,19 @@ fn best<'a, 'b>(of: &[&'b Candidate<'a>]) -> Option<&'b Candidate<'a>> {
 
 fn verdict(file: &ResultFile, all: &[Candidate<'_>]) -> String {
     let varies = file.line.varies;
-    let near: Vec<&Candidate<'_>> = all.iter().filter(|c| c.share >= NEAR).collect();
-    let right: Vec<&Candidate<'_>> = near
-        .iter()
-        .copied()
-        .filter(|c| varies || c.fits())
-        .collect();
+    let near = |within: u32| {
+        let least = 1.0 - f64::from(within) / 100.0;
+        all.iter().filter(move |c| c.share >= least)
+    };
+    let right_within =
+        |within| -> Vec<&Candidate<'_>> { near(within).filter(|c| varies || c.fits()).collect() };
+    let bounds = NEAR.map(|within| (within, right_within(within)));
+    let found = bounds.into_iter().find(|b| !b.1.is_empty());
+    let Some((within, right)) = found else {
+        return nothing(all, &near(NEAR[0]).collect::<Vec<_>>());
+    };
     let Some(first) = best(&right) else {
-        return nothing(all, &near);
+        return nothing(all, &[]);
     };
     let name = words::plain(first.name);
     let mut text = if varies {
@@ -175,18 +182,18 @@ fn verdict(file: &ResultFile, all: &[Candidate<'_>]) -> String {
     let average = "on average over the loads";
     text += &match (right.len(), varies) {
         (1, false) => format!(
-            " No other fits and comes within 10 % of the best. It gives up {given_up} of the \
+            " No other fits and comes within {within} % of the best. It gives up {given_up} of the \
              goodput {average}."
         ),
         (1, true) => format!(
-            " No other comes within 10 % of the best. It gives up {given_up} of the goodput \
+            " No other comes within {within} % of the best. It gives up {given_up} of the goodput \
              {average}."
         ),
         (n, _) => {
             let fit = if varies { "" } else { " fit and" };
             format!(
-                " Of the {n} that{fit} come within 10 % of the best, it gives up least of the \
-                 goodput: {given_up} {average}."
+                " Of the {n} that{fit} come within {within} % of the best, it gives up least of \
+                 the goodput: {given_up} {average}."
             )
         }
     };

@@ -224,6 +224,24 @@ fn the_right_one_fits_helps_and_gives_up_least() {
     }
 }
 
+/// The best one does not fit; what fits comes within a fifth of it.
+#[test]
+fn the_bound_is_lowered_where_nobody_keeps_it() {
+    let text = verdict(&series([
+        (1.0, 1.0),
+        (18.0, 0.99),
+        (4.0, 0.95),
+        (4.4, 0.97),
+    ]));
+    for says in [
+        "Right for this line was evenkeel: ",
+        "it takes away 82 % or more of the delay that the best one takes away.",
+        "Of the 2 that fit and come within 20 % of the best, it gives up least",
+    ] {
+        assert!(text.contains(says), "{says}\n{text}");
+    }
+}
+
 #[test]
 fn where_nothing_is_right_it_says_so() {
     // The only one that helps sends too much.

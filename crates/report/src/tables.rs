@@ -224,6 +224,7 @@ pub(crate) fn more(file: &ResultFile, rows: &[Row<'_>]) -> Vec<Grid> {
         told(file, rows),
         cost(file, rows),
         published(file, rows),
+        shares(rows),
         calls(rows),
         pages(rows),
     ]
@@ -544,6 +545,90 @@ fn flow_lines<'a, T>(
     }
     // A direction's conditions stand together.
     grouped(lines.into_iter())
+}
+
+/// Jain's index of fairness (1984): 1 if all are equal, 1/n if one has everything.
+fn jain(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|v| v * v).sum();
+    (squares > 0.0).then(|| sum * sum / squares / values.len() as f64)
+}
+
+/// The long flows of a run by direction, and within it by who talks to whom.
+fn parties(run: &Run) -> BTreeMap<&str, BTreeMap<&str, Vec<f64>>> {
+    let mut found: BTreeMap<&str, BTreeMap<&str, Vec<f64>>> = BTreeMap::new();
+    for (name, kbit) in &run.flows_kbit {
+        // Direction, client and server, number; other kinds of flows have letters there.
+        if let Some((direction, rest)) = name.split_once('/')
+            && let Some((party, number)) = rest.rsplit_once('/')
+            && number.bytes().all(|b| b.is_ascii_digit())
+        {
+            let of = found.entry(direction).or_default();
+            of.entry(party).or_default().push(*kbit);
+        }
+    }
+    found
+}
+
+/// Who got what, where there is something to share: several hosts or servers in one direction.
+fn shares(rows: &[Row<'_>]) -> Grid {
+    let mut lines = Vec::new();
+    for row in rows {
+        let runs: Vec<_> = row.runs.iter().map(|r| parties(r)).collect();
+        let Some(first) = runs.first() else { continue };
+        for (direction, all) in first.iter().filter(|d| d.1.len() > 1) {
+            for (party, flows) in all {
+                let of = |figure: &dyn Fn(&[f64], f64) -> Option<f64>| {
+                    let values = runs.iter().map(|run| {
+                        let all = run.get(direction)?;
+                        figure(all.get(party)?, all.values().flatten().sum())
+                    });
+                    values.collect::<Vec<_>>()
+                };
+                let sum = |of: &[f64]| of.iter().sum::<f64>();
+                let cells = vec![
+                    words::plain(row.condition),
+                    words::plain(&party.replace('/', ", ")),
+                    flows.len().to_string(),
+                    over_runs(of(&|f, _| Some(sum(f))).into_iter(), words::mbit),
+                    over_runs(
+                        of(&|f, total| (total > 0.0).then(|| sum(f) / total)).into_iter(),
+                        words::tenths,
+                    ),
+                    if flows.len() > 1 {
+                        over_runs(of(&|f, _| jain(f)).into_iter(), |v| format!("{v:.3}"))
+                    } else {
+                        NOTHING.to_owned()
+                    },
+                ];
+                let way = match *direction {
+                    "down" => "to the customer",
+                    "up" => "from the customer",
+                    other => other,
+                };
+                let group = format!("{}, {}", heading(row.load), words::plain(way));
+                let ours = is_ours(row.condition);
+                lines.push((group, Line { cells, ours }));
+            }
+        }
+    }
+    Grid {
+        title: "Who got what",
+        head: vec![
+            words_column("Condition"),
+            words_column("Between"),
+            column("Flows", ""),
+            column("Goodput", "Mbit/s"),
+            column("Share", "%"),
+            column("Jain", ""),
+        ],
+        groups: grouped(lines.into_iter()),
+        notes: vec![
+            "Shares are of the direction's goodput; Jain's index is among the flows of one line: 1 \
+             if all are equal."
+                .to_owned(),
+        ],
+    }
 }
 
 /// What calls met.

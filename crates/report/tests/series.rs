@@ -353,3 +353,35 @@ fn eleven_conditions_have_eleven_strokes() {
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("eleven");
     assert_eq!(write_all(&file, &dir).unwrap().len(), 6);
 }
+
+/// Two hosts in one direction: what each got, and how equal its flows were. Other kinds of flows
+/// and directions with one party have no place there.
+#[test]
+fn who_got_what() {
+    let mut file = full();
+    for run in &mut file.runs {
+        run.flows_kbit = [
+            ("down/client1/near/0", 5000.0),
+            ("down/client1/near/web0", 9000.0),
+            ("down/client2/near/0", 3000.0),
+            ("down/client2/near/1", 1000.0),
+            ("down/client2/near/2", 1000.0),
+            ("up/client1/near/0", 700.0),
+            ("odd", f64::NAN),
+        ]
+        .map(|(name, kbit)| (name.to_owned(), kbit))
+        .into();
+    }
+    let text = markdown(&file);
+    let start = text.find("#### Who got what").unwrap();
+    for says in [
+        "| client1, near | 1 | 5.00 | 50.0 | – |",
+        "| client2, near | 3 | 5.00 | 50.0 | 0.758 |",
+    ] {
+        assert!(text[start..].contains(says), "{says}\n{}", &text[start..]);
+    }
+    assert!(
+        !text[start..].contains("0.70"),
+        "one party shares with nobody"
+    );
+}

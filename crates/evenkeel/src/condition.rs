@@ -95,6 +95,7 @@ impl Shaper for Evenkeel {
             choice: self.choice,
             mode: self.mode,
             replace: false,
+            rules: Vec::new(),
         };
         shape(&self.dir(), &request)?;
         Ok(())

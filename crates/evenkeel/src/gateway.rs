@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use evenkeel_core::plan::{Mode, Plan};
+use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
 
 use crate::failure::Failure;
@@ -21,6 +22,7 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
         choice: args.backend,
         mode: args.mode,
         replace: args.replace,
+        rules: args.rules,
     };
     if args.dry_run {
         let (plan, warnings) = evenkeel_kernel::preview(&dir, &request)?;
@@ -61,7 +63,24 @@ fn dry_run(plan: &Plan) -> String {
         plan.device.name, plan.backend, plan.line.framing, plan.egress, plan.ingress
     );
     for op in &plan.setup {
-        let _ = writeln!(text, "{op}");
+        match op {
+            Op::FilterAdd {
+                filter:
+                    Filter {
+                        kind: FilterKind::Bpf(_),
+                        ..
+                    },
+                ..
+            } => {
+                let _ = writeln!(
+                    text,
+                    "# {op}  (evenkeel's own program, which tc cannot load)"
+                );
+            }
+            _ => {
+                let _ = writeln!(text, "{op}");
+            }
+        }
     }
     text
 }

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::rules::FlowRule;
 use evenkeel_core::{Framing, Rate};
 
 use crate::failure::Failure;
@@ -64,6 +65,9 @@ struct Shape {
     /// What matters more: ping or bandwidth
     #[arg(long, default_value = "ping")]
     mode: Mode,
+    /// Which flows are urgent, in order: "voice udp port 3478-3481", "bulk cgroup /backup.slice"
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<FlowRule>,
     /// Print the equivalent tc and ip commands and change nothing
     #[arg(long)]
     dry_run: bool,

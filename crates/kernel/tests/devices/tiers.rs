@@ -44,9 +44,10 @@ fn tier_of(w: &World, what: &str, send: impl Fn()) -> Tier {
 fn packets_go_to_their_tiers() {
     use Tier::{BestEffort, Bulk, Video, Voice};
     everywhere("packets_go_to_their_tiers", |w| {
-        let marks = w.caps.has(Feature::U32Mark);
+        let programs = w.caps.has(Feature::Bpf);
+        let marks = programs || w.caps.has(Feature::U32Mark);
         let marked = |tier| if marks { tier } else { BestEffort };
-        let hints = w.caps.has(Feature::Skbedit);
+        let hints = programs || w.caps.has(Feature::Skbedit);
         let hinted = |tier| {
             if w.backend != Backend::Cake || hints {
                 tier
@@ -106,7 +107,10 @@ fn packets_go_to_their_tiers() {
                     setsockopt(&socket, sockopt::Ipv4Tos, &tos).unwrap();
                 }
                 setsockopt(&socket, sockopt::Mark, &mark).unwrap();
-                let what = format!("{:?} {:?} {from} {what}", w.backend, w.wan);
+                let what = format!(
+                    "{:?} {:?} programs {programs} {from} {what}",
+                    w.backend, w.wan
+                );
                 let got = tier_of(w, &what, || {
                     socket.send(&vec![0; size]).unwrap();
                 });

@@ -1,0 +1,119 @@
+//! Loading the programs.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use aya::{Ebpf, EbpfLoader};
+
+use evenkeel_core::plan::PROGRAMS;
+
+use crate::Error;
+use crate::maps::Maps;
+
+/// The object, aligned as an ELF file must be.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/evenkeel.bpf.o"));
+
+/// Does nothing: what a program costs is measured beside it.
+pub const NOTHING: &str = "ek_nothing";
+
+/// The programs and their maps in the kernel. Dropped, they live on where they are attached.
+#[derive(Debug)]
+pub struct Programs {
+    ebpf: Ebpf,
+}
+
+impl Programs {
+    /// Loads them, with control groups where the kernel can tell them.
+    pub fn load() -> Result<Self, Error> {
+        Self::load_with(true).or_else(|_| Self::load_with(false))
+    }
+
+    fn load_with(cgroups: bool) -> Result<Self, Error> {
+        let refused = |e: &dyn std::error::Error| Error::Load(words(e));
+        let mut loader = EbpfLoader::new();
+        // No relocation asks for the kernel's own types.
+        loader.btf(None);
+        let flag = u8::from(cgroups);
+        loader.override_global("with_cgroups", &flag, true);
+        let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
+        for name in PROGRAMS.into_iter().chain([NOTHING]) {
+            let program: &mut SchedClassifier = ebpf
+                .program_mut(name)
+                .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
+                .try_into()
+                .map_err(|e: aya::programs::ProgramError| refused(&e))?;
+            program.load().map_err(|e| refused(&e))?;
+        }
+        Ok(Programs { ebpf })
+    }
+
+    /// The descriptor of the program of this name, for as long as this lives.
+    pub fn fd(&self, name: &str) -> Result<RawFd, Error> {
+        let program = self.program(name)?;
+        let fd = program.fd().map_err(|e| Error::Load(words(&e)))?;
+        Ok(fd.as_fd().as_raw_fd())
+    }
+
+    /// What the programs look at.
+    pub fn maps(&mut self) -> Result<Maps, Error> {
+        Maps::take(&mut self.ebpf)
+    }
+
+    fn program(&self, name: &str) -> Result<&SchedClassifier, Error> {
+        self.ebpf
+            .program(name)
+            .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
+            .try_into()
+            .map_err(|e: aya::programs::ProgramError| Error::Load(words(&e)))
+    }
+
+    /// Runs a program on a packet (`BPF_PROG_TEST_RUN`): what it returned, its context after it
+    /// (`struct __sk_buff`), and the mean time of `repeat` runs, ns.
+    pub fn test_run(
+        &self,
+        program: &str,
+        packet: &[u8],
+        context: &[u8],
+        repeat: u32,
+    ) -> Result<(u32, Vec<u8>, u64), Error> {
+        let mut after = vec![0; context.len()];
+        let options = TestRunOptions {
+            data_in: Some(packet),
+            ctx_in: (!context.is_empty()).then_some(context),
+            ctx_out: (!context.is_empty()).then_some(after.as_mut_slice()),
+            repeat,
+            ..TestRunOptions::default()
+        };
+        let ran = self
+            .program(program)?
+            .test_run(options)
+            .map_err(|e| Error::Load(words(&e)))?;
+        let took = ran.duration.as_nanos() as u64;
+        Ok((ran.return_value, after, took))
+    }
+}
+
+/// An error with what caused it: the kernel's words stand at the end.
+pub(crate) fn words(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut next = e.source();
+    while let Some(e) = next {
+        let more = e.to_string();
+        if !text.contains(&more) {
+            text += &format!(": {more}");
+        }
+        next = e.source();
+    }
+    // A verifier's log can be long; its last line says what it refused.
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// The ids of the maps that an attached program uses.
+pub(crate) fn map_ids(program: u32) -> Result<Vec<u32>, Error> {
+    let refused = |e: aya::programs::ProgramError| Error::Load(words(&e));
+    let info = aya::programs::loaded_programs()
+        .find(|p| p.as_ref().is_ok_and(|p| p.id() == program))
+        .ok_or_else(|| Error::Load(format!("there is no program {program}")))?
+        .map_err(refused)?;
+    Ok(info.map_ids().map_err(refused)?.unwrap_or_default())
+}

@@ -1,0 +1,122 @@
+//! Our programs on a device: loaded and told what to do before they are attached, found again
+//! afterwards by what hangs at the device's hooks.
+//!
+//! Principles: the filter holds the program and the program its maps, so nothing of ours has to
+//! run on; rules are checked whole before anything is touched, and change without a gap.
+//! Non-goals: what the programs do (crate `evenkeel-datapath`).
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use evenkeel_core::plan::{Backend, EGRESS, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
+use evenkeel_core::rules::{FlowRule, MOST, defaults};
+use evenkeel_core::tc::{Filter, FilterKind, Handle, Op};
+use evenkeel_datapath::layout::{Hand, Rule, Side};
+use evenkeel_datapath::{Maps, Programs};
+use evenkeel_wire::FilterBody;
+
+use crate::{Error, Session};
+
+/// Where control groups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// A person's rules and then the defaults, as the programs take them.
+pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
+    let refused = |n: usize, rule: &FlowRule, why: &str| Error::Rule {
+        number: n + 1,
+        rule: rule.to_string(),
+        why: why.to_owned(),
+    };
+    if let Some(rule) = rules.get(MOST) {
+        return Err(refused(MOST, rule, &format!("{MOST} rules are the most")));
+    }
+    let mut all = Vec::new();
+    for (n, rule) in rules.iter().chain(&defaults()).enumerate() {
+        let group = rule
+            .cgroup
+            .as_deref()
+            .map(control_group)
+            .transpose()
+            .map_err(|why| refused(n, rule, &why))?;
+        all.push(Rule::new(rule, group));
+    }
+    Ok(all)
+}
+
+/// A control group's id and how far it is below the root.
+fn control_group(path: &str) -> Result<(u64, u8), String> {
+    let names: Vec<&str> = path.split('/').filter(|n| !n.is_empty()).collect();
+    let place: PathBuf = Path::new(CGROUPS).join(names.join("/"));
+    let found = std::fs::metadata(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+    if !Path::new(CGROUPS).join("cgroup.controllers").exists() {
+        return Err(format!("{CGROUPS} is not of version 2"));
+    }
+    let level = u8::try_from(names.len()).map_err(|_| "it is too deep".to_owned())?;
+    Ok((found.ino(), level))
+}
+
+/// Loads the programs, told what `plan` wants of them.
+pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
+    let mut programs = Programs::load()?;
+    let mut maps = programs.maps()?;
+    let hand = match plan.backend {
+        Backend::Cake => Hand::Cake,
+        Backend::HtbFqCodel => Hand::Tiers,
+        Backend::HtbBuckets => Hand::Buckets,
+    };
+    maps.set_sides(
+        plan.device.link_header,
+        [EGRESS, INGRESS].map(|major| Side { hand, major }),
+    )?;
+    maps.set_rules(rules)?;
+    Ok(programs)
+}
+
+/// `op` with the descriptor of the program that it attaches, if it does.
+pub(crate) fn with_descriptor(op: &Op, programs: Option<&Programs>) -> Result<Op, Error> {
+    let mut op = op.clone();
+    if let Op::FilterAdd {
+        filter: Filter {
+            kind: FilterKind::Bpf(bpf),
+            ..
+        },
+        ..
+    } = &mut op
+        && let Some(programs) = programs
+    {
+        bpf.fd = programs.fd(&bpf.name)?;
+    }
+    Ok(op)
+}
+
+/// Numbers of our programs at a device's two hooks; `None` unless both are there.
+pub(crate) fn attached(session: &mut Session, ifindex: u32) -> Result<Option<u32>, Error> {
+    let mut found = None;
+    for (hook, name) in [Handle::CLSACT_EGRESS, Handle::CLSACT_INGRESS]
+        .into_iter()
+        .zip(PROGRAMS)
+    {
+        let filters = session.filters(ifindex, hook)?;
+        let id = filters.iter().find_map(|f| match &f.body {
+            FilterBody::Known(FilterKind::Bpf(b)) if f.pref == PROGRAM_PREF && b.name == name => {
+                b.id
+            }
+            _ => None,
+        });
+        let Some(id) = id else { return Ok(None) };
+        found = Some(id);
+    }
+    Ok(found)
+}
+
+/// The maps of the programs on a device; `None` if there are none.
+pub fn maps(device: &str) -> Result<Option<Maps>, Error> {
+    let mut session = Session::open()?;
+    let link = session
+        .link(device)?
+        .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
+    match attached(&mut session, link.index)? {
+        Some(id) => Ok(Some(Maps::of_program(id)?)),
+        None => Ok(None),
+    }
+}

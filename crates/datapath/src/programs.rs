@@ -42,7 +42,13 @@ impl Programs {
                 .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
                 .try_into()
                 .map_err(|e: aya::programs::ProgramError| refused(&e))?;
-            program.load().map_err(|e| refused(&e))?;
+            // The verifier gives up when a signal is pending (`bpf_check`); libbpf asks as often.
+            let mut tries = 0..5;
+            while let Err(e) = program.load() {
+                if tries.next().is_none() || !is_interrupted(&e) {
+                    return Err(refused(&e));
+                }
+            }
         }
         Ok(Programs { ebpf })
     }
@@ -104,8 +110,26 @@ pub(crate) fn words(e: &dyn std::error::Error) -> String {
         }
         next = e.source();
     }
-    // A verifier's log can be long; its last line says what it refused.
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+    // A verifier's log has thousands of lines, of which the one before the statistics counts.
+    let Some((refusal, log)) = text.split_once("Verifier output:") else {
+        return text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    };
+    let last = log
+        .lines()
+        .rfind(|l| !l.is_empty() && !l.contains("verification time") && !l.contains("processed"));
+    let last: String = last.unwrap_or_default().chars().take(200).collect();
+    format!("{} {last}", refusal.trim())
+}
+
+fn is_interrupted(e: &aya::programs::ProgramError) -> bool {
+    let mut next: Option<&dyn std::error::Error> = Some(e);
+    while let Some(e) = next {
+        if let Some(io) = e.downcast_ref::<std::io::Error>() {
+            return io.kind() == std::io::ErrorKind::WouldBlock;
+        }
+        next = e.source();
+    }
+    false
 }
 
 /// The ids of the maps that an attached program uses.

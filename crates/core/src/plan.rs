@@ -177,6 +177,8 @@ pub enum Choice {
     Cake,
     /// HTB, with fq_codel if the kernel has it.
     Htb,
+    /// HTB with FIFOs of our own, as on kernels that have nothing else.
+    Bare,
 }
 
 /// What matters more when both cannot be had.
@@ -197,7 +199,8 @@ impl FromStr for Choice {
             "auto" => Ok(Choice::Auto),
             "cake" => Ok(Choice::Cake),
             "htb" => Ok(Choice::Htb),
-            _ => Err(format!("{s:?} is none of auto, cake, htb")),
+            "bare" => Ok(Choice::Bare),
+            _ => Err(format!("{s:?} is none of auto, cake, htb, bare")),
         }
     }
 }
@@ -383,6 +386,7 @@ pub fn plan(
         Choice::Auto => &Backend::ALL,
         Choice::Cake => &[Backend::Cake],
         Choice::Htb => &[Backend::HtbFqCodel, Backend::HtbBuckets],
+        Choice::Bare => &[Backend::HtbBuckets],
     };
     let missing_for = |backend: Backend| -> Vec<Feature> {
         let mut needs = vec![Feature::Ifb, Feature::Clsact, Feature::Mirred];

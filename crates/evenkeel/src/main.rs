@@ -5,6 +5,7 @@
 mod condition;
 mod engine;
 mod failure;
+mod flows;
 mod gateway;
 mod lab;
 mod report;
@@ -38,6 +39,8 @@ enum Command {
     Clear(Clear),
     /// Say what is in force and what it did so far
     Status(Status),
+    /// Who uses the line now, how urgent that is and why
+    Flows(flows::Flows),
     /// Experiments on emulated lines
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -59,7 +62,7 @@ struct Shape {
     /// without it, one on the safe side
     #[arg(long)]
     framing: Option<Framing>,
-    /// Queueing disciplines to use: auto, cake or htb
+    /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
     /// What matters more: ping or bandwidth
@@ -117,6 +120,7 @@ fn main() -> ExitCode {
         Command::Shape(args) => gateway::shape(args),
         Command::Clear(args) => gateway::clear(&args),
         Command::Status(args) => gateway::status(&args),
+        Command::Flows(args) => flows::flows(&args),
         Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
         Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),

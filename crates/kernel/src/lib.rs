@@ -15,7 +15,7 @@ mod status;
 
 pub use error::Error;
 pub use probe::capabilities;
-pub use programs::maps;
+pub use programs::{control_groups, maps};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};

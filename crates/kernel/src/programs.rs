@@ -6,7 +6,7 @@
 //! Non-goals: what the programs do (crate `evenkeel-datapath`).
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use evenkeel_core::plan::{Backend, EGRESS, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
 use evenkeel_core::rules::{FlowRule, MOST, defaults};
@@ -16,9 +16,6 @@ use evenkeel_datapath::{Maps, Programs};
 use evenkeel_wire::FilterBody;
 
 use crate::{Error, Session};
-
-/// Where control groups are.
-const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// A person's rules and then the defaults, as the programs take them.
 pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
@@ -46,13 +43,22 @@ pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
 /// A control group's id and how far it is below the root.
 fn control_group(path: &str) -> Result<(u64, u8), String> {
     let names: Vec<&str> = path.split('/').filter(|n| !n.is_empty()).collect();
-    let place: PathBuf = Path::new(CGROUPS).join(names.join("/"));
+    let root = control_groups().ok_or("no control groups of version 2 are mounted")?;
+    let place = root.join(names.join("/"));
     let found = std::fs::metadata(&place).map_err(|e| format!("{}: {e}", place.display()))?;
-    if !Path::new(CGROUPS).join("cgroup.controllers").exists() {
-        return Err(format!("{CGROUPS} is not of version 2"));
-    }
     let level = u8::try_from(names.len()).map_err(|_| "it is too deep".to_owned())?;
     Ok((found.ino(), level))
+}
+
+/// Where control groups of version 2 are mounted.
+pub fn control_groups() -> Option<PathBuf> {
+    // proc_pid_mountinfo(5): mount point in the fifth field, the type after a lone hyphen.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let (mount, rest) = line.split_once(" - ")?;
+        let point = mount.split(' ').nth(4)?;
+        rest.starts_with("cgroup2 ").then(|| PathBuf::from(point))
+    })
 }
 
 /// Loads the programs, told what `plan` wants of them.

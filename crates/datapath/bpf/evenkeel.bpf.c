@@ -42,8 +42,11 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Set by the loader where the kernel has the helpers. */
+/* Set by the loader: whether the kernel has the helpers; bytes before the IP packet, 14
+ * (Ethernet) or 0.
+ */
 const volatile __u8 with_cgroups = 0;
+const volatile __u8 link_header = 14;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -118,7 +121,7 @@ struct scratch {
 	__u32 at, begin, headers, ports;
 	__u8 proto, more, later, pad;
 	__u32 option, options_end;
-	__u8 bytes[40];
+	__u8 bytes[56];
 };
 
 struct {
@@ -137,7 +140,7 @@ static __always_inline int load(struct __sk_buff *skb, __u32 at, void *to, __u32
 }
 
 /* Where the IP header begins, and which; 0 for anything else. */
-static __always_inline __u16 link_layer(struct __sk_buff *skb, __u32 link_header, __u32 *at)
+static __always_inline __u16 link_layer(struct __sk_buff *skb, __u32 *at)
 {
 	*at = link_header;
 	if (link_header == 0) {
@@ -295,12 +298,95 @@ static __always_inline int ipv6(struct __sk_buff *skb, struct scratch *s)
 	return 1;
 }
 
-/* Fills the scratch; 0 if the packet is not IP, or cut off. */
-static __always_inline int parse(struct __sk_buff *skb, __u32 link_header, int way,
-				 struct scratch *s)
+/* Local and remote end; the first two bytes of `ports` are the sender's. */
+static __always_inline void ends(struct flow_key *k, int way, const void *source,
+				 const void *destination, __u32 ports)
+{
+	if (way == UP) {
+		__builtin_memcpy(k->local, source, 16);
+		__builtin_memcpy(k->remote, destination, 16);
+		k->local_port = ports & 0xffff;
+		k->remote_port = ports >> 16;
+	} else {
+		__builtin_memcpy(k->local, destination, 16);
+		__builtin_memcpy(k->remote, source, 16);
+		k->local_port = ports >> 16;
+		k->remote_port = ports & 0xffff;
+	}
+}
+
+/* How much the packet is. What Ethernet padded a short one with is no payload; only the absence
+ * of payload matters.
+ */
+static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u32 begin,
+				    __u32 headers)
+{
+	__u32 segments = skb->gso_segs > 1 ? skb->gso_segs : 1;
+	__u32 length = skb->len > begin ? skb->len - begin : 0;
+
+	p->segments = segments;
+	p->payload = length > headers ? length - headers : 0;
+	p->length = length + (segments - 1) * headers;
+}
+
+/* Nearly all packets: IPv4 without options, whole, UDP or TCP with no option but time stamps.
+ * 0: it is not one of them.
+ */
+static __always_inline int parse_usual(struct __sk_buff *skb, int way, struct scratch *s)
 {
 	struct packet *p = &s->p;
-	__u16 family = link_layer(skb, link_header, &s->at);
+	const __u8 *ip = s->bytes + link_header;
+	__u32 headers, ports;
+	__u32 source[4], destination[4];
+
+	if (skb->len < link_header + 40u || load(skb, 0, s->bytes, link_header + 40u))
+		return 0;
+	if (link_header && (s->bytes[link_header - 2] != 8 || s->bytes[link_header - 1] != 0))
+		return 0;
+	if (ip[0] != 0x45 || (ip[6] & 0x3f) | ip[7])
+		return 0;
+	p->stamps = 0;
+	p->scale = 0;
+	if (ip[9] == IPPROTO_UDP) {
+		headers = 28;
+		p->tcp_flags = 0;
+	} else if (ip[9] == IPPROTO_TCP) {
+		p->tcp_flags = ip[33];
+		if (ip[32] >> 4 == 5) {
+			headers = 40;
+		} else if (ip[32] >> 4 == 8) {
+			__u32 o[3];
+
+			if (load(skb, link_header + 40, o, 12) || o[0] != bpf_htonl(0x0101080a))
+				return 0;
+			p->stamp = bpf_ntohl(o[1]);
+			p->echo = bpf_ntohl(o[2]);
+			p->stamps = 1;
+			headers = 52;
+		} else {
+			return 0;
+		}
+	} else {
+		return 0;
+	}
+	p->dscp = ip[1] >> 2;
+	mapped(source, ip + 12);
+	mapped(destination, ip + 16);
+	__builtin_memcpy(&ports, ip + 20, 4);
+	ends(&p->key, way, source, destination, ports);
+	p->key.proto = ip[9];
+	measure(skb, p, link_header, headers);
+	return 1;
+}
+
+/* Fills the scratch; 0 if the packet is not IP, or cut off. */
+static __always_inline int parse(struct __sk_buff *skb, int way, struct scratch *s)
+{
+	struct packet *p = &s->p;
+
+	if (parse_usual(skb, way, s))
+		return 1;
+	__u16 family = link_layer(skb, &s->at);
 
 	__builtin_memset(p, 0, sizeof(*p));
 	s->begin = s->at;
@@ -335,17 +421,7 @@ static __always_inline int parse(struct __sk_buff *skb, __u32 link_header, int w
 	if (s->more | s->later)
 		fragment(s);
 	again();
-	if (way == UP) {
-		__builtin_memcpy(p->key.local, s->fragment.source, 16);
-		__builtin_memcpy(p->key.remote, s->fragment.destination, 16);
-		p->key.local_port = s->ports & 0xffff;
-		p->key.remote_port = s->ports >> 16;
-	} else {
-		__builtin_memcpy(p->key.local, s->fragment.destination, 16);
-		__builtin_memcpy(p->key.remote, s->fragment.source, 16);
-		p->key.local_port = s->ports >> 16;
-		p->key.remote_port = s->ports & 0xffff;
-	}
+	ends(&p->key, way, s->fragment.source, s->fragment.destination, s->ports);
 	if (s->proto == IPPROTO_TCP && !s->later) {
 		if (load(skb, s->at, s->bytes, 20) == 0) {
 			__u32 data = (s->bytes[12] >> 4) * 4;
@@ -363,11 +439,7 @@ static __always_inline int parse(struct __sk_buff *skb, __u32 link_header, int w
 	again();
 	p->stamp = bpf_ntohl(p->stamp);
 	p->echo = bpf_ntohl(p->echo);
-	p->segments = skb->gso_segs > 1 ? skb->gso_segs : 1;
-	p->length = skb->len > s->begin ? skb->len - s->begin : 0;
-	/* What Ethernet padded a short packet with is no payload; only its absence matters. */
-	p->payload = p->length > s->headers ? p->length - s->headers : 0;
-	p->length += (p->segments - 1) * s->headers;
+	measure(skb, p, s->begin, s->headers);
 	again();
 	return 1;
 }
@@ -702,7 +774,7 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 
 	if (!c || !counts || !s)
 		return TC_ACT_UNSPEC;
-	if (!parse(skb, c->link_header, way, s)) {
+	if (!parse(skb, way, s)) {
 		counts->other[way & 1]++;
 		return TC_ACT_UNSPEC;
 	}

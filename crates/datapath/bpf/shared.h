@@ -37,7 +37,6 @@ struct config {
 	__u32 generation;  /* changes with the rules */
 	__u32 first_rule;  /* where the set of this generation begins */
 	__u32 rules;       /* how many there are */
-	__u32 link_header; /* bytes before the IP packet: 14 (Ethernet) or 0 */
 	struct side side[2];
 };
 

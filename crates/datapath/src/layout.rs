@@ -12,7 +12,7 @@ pub use evenkeel_core::rules::End;
 use evenkeel_core::rules::{FlowRule, Prefix};
 
 /// `struct config`.
-pub const CONFIG: usize = 32;
+pub const CONFIG: usize = 28;
 /// `struct rule`.
 pub const RULE: usize = 64;
 /// `struct flow_key`.
@@ -62,8 +62,6 @@ pub struct Config {
     pub first_rule: u32,
     /// How many there are.
     pub rules: u32,
-    /// Bytes before the IP packet: 14 on Ethernet, 0 on header-less devices.
-    pub link_header: u16,
     /// Egress and ingress.
     pub side: [Side; 2],
 }
@@ -75,7 +73,6 @@ impl Config {
         w.u32(self.generation);
         w.u32(self.first_rule);
         w.u32(self.rules);
-        w.u32(self.link_header.into());
         for side in self.side {
             w.u32(match side.hand {
                 Hand::Nothing => 0,
@@ -95,7 +92,6 @@ impl Config {
             generation: r.u32()?,
             first_rule: r.u32()?,
             rules: r.u32()?,
-            link_header: r.u32()? as u16,
             ..Config::default()
         };
         for side in &mut config.side {

@@ -96,10 +96,9 @@ impl Maps {
         Ok(Config::from_bytes(&bytes).unwrap_or_default())
     }
 
-    /// Where tiers are handed to, and what stands before the IP packet on this device.
-    pub fn set_sides(&mut self, link_header: u16, side: [Side; 2]) -> Result<(), Error> {
+    /// Where tiers are handed to: of what leaves, and of what arrives.
+    pub fn set_sides(&mut self, side: [Side; 2]) -> Result<(), Error> {
         let config = Config {
-            link_header,
             side,
             ..self.config()?
         };

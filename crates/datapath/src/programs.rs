@@ -20,21 +20,30 @@ pub const NOTHING: &str = "ek_nothing";
 #[derive(Debug)]
 pub struct Programs {
     ebpf: Ebpf,
+    cgroups: bool,
 }
 
 impl Programs {
-    /// Loads them, with control groups where the kernel can tell them.
-    pub fn load() -> Result<Self, Error> {
-        Self::load_with(true).or_else(|_| Self::load_with(false))
+    /// Loads them for a device with so many bytes before the IP packet (14 on Ethernet, 0 on
+    /// header-less devices), with control groups where the kernel can tell them.
+    pub fn load(link_header: u16) -> Result<Self, Error> {
+        Self::load_with(link_header, true).or_else(|_| Self::load_with(link_header, false))
     }
 
-    fn load_with(cgroups: bool) -> Result<Self, Error> {
+    /// Whether rules on control groups have an effect.
+    pub const fn has_cgroups(&self) -> bool {
+        self.cgroups
+    }
+
+    fn load_with(link_header: u16, cgroups: bool) -> Result<Self, Error> {
         let refused = |e: &dyn std::error::Error| Error::Load(words(e));
         let mut loader = EbpfLoader::new();
         // No relocation asks for the kernel's own types.
         loader.btf(None);
         let flag = u8::from(cgroups);
         loader.override_global("with_cgroups", &flag, true);
+        let header = link_header as u8;
+        loader.override_global("link_header", &header, true);
         let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
         for name in PROGRAMS.into_iter().chain([NOTHING]) {
             let program: &mut SchedClassifier = ebpf
@@ -50,7 +59,7 @@ impl Programs {
                 }
             }
         }
-        Ok(Programs { ebpf })
+        Ok(Programs { ebpf, cgroups })
     }
 
     /// The descriptor of the program of this name, for as long as this lives.

@@ -158,7 +158,7 @@ fn probe() -> Result<Capabilities, Error> {
         note(feature, session.apply(&filter(kind)))?;
     }
     // Our programs themselves: what a verifier takes is known only when it was asked.
-    if let Ok(programs) = Programs::load() {
+    if let Ok(programs) = Programs::load(0) {
         let attach = Filter {
             parent: Handle::CLSACT_INGRESS,
             pref: 100,

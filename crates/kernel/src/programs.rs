@@ -63,17 +63,14 @@ pub fn control_groups() -> Option<PathBuf> {
 
 /// Loads the programs, told what `plan` wants of them.
 pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
-    let mut programs = Programs::load()?;
+    let mut programs = Programs::load(plan.device.link_header)?;
     let mut maps = programs.maps()?;
     let hand = match plan.backend {
         Backend::Cake => Hand::Cake,
         Backend::HtbFqCodel => Hand::Tiers,
         Backend::HtbBuckets => Hand::Buckets,
     };
-    maps.set_sides(
-        plan.device.link_header,
-        [EGRESS, INGRESS].map(|major| Side { hand, major }),
-    )?;
+    maps.set_sides([EGRESS, INGRESS].map(|major| Side { hand, major }))?;
     maps.set_rules(rules)?;
     Ok(programs)
 }

@@ -85,7 +85,10 @@ fn killed_anywhere() {
         let interrupted = record.replace("\"complete\": true", "\"complete\": false");
         let plan = plan_for(w, &request);
         let steps = plan.setup.len();
-        let programs = w.caps.has(Feature::Bpf).then(|| Programs::load().unwrap());
+        let programs = w
+            .caps
+            .has(Feature::Bpf)
+            .then(|| Programs::load(w.link_header()).unwrap());
         // Every step of short plans, every so many of long ones, and the last few.
         for done in (0..steps).step_by(1 + steps / 12).chain(steps - 4..=steps) {
             for finish in [true, false] {

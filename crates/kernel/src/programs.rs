@@ -27,6 +27,12 @@ pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
     if let Some(rule) = rules.get(MOST) {
         return Err(refused(MOST, rule, &format!("{MOST} rules are the most")));
     }
+    if let Some((n, rule)) = rules.iter().enumerate().find(|r| r.1.cgroup.is_some())
+        && !Programs::load(0)?.has_cgroups()
+    {
+        let why = "this kernel cannot tell control groups (CONFIG_SOCK_CGROUP_DATA)";
+        return Err(refused(n, rule, why));
+    }
     let mut all = Vec::new();
     for (n, rule) in rules.iter().chain(&defaults()).enumerate() {
         let group = rule
@@ -53,7 +59,7 @@ fn control_group(path: &str) -> Result<(u64, u8), String> {
 /// Where control groups of version 2 are mounted.
 pub fn control_groups() -> Option<PathBuf> {
     // proc_pid_mountinfo(5): mount point in the fifth field, the type after a lone hyphen.
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
     mounts.lines().find_map(|line| {
         let (mount, rest) = line.split_once(" - ")?;
         let point = mount.split(' ').nth(4)?;

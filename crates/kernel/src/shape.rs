@@ -5,8 +5,8 @@
 //! anything is built. Non-goals: following a line that changes.
 
 use evenkeel_core::plan::{
-    Backend, Capabilities, Choice, Device, EGRESS, Line, LinkSizes, Mode, Plan, ifb_name, plan,
-    removal,
+    Backend, Capabilities, Choice, Device, EGRESS, Feature, Line, LinkSizes, Mode, Plan, ifb_name,
+    plan, removal,
 };
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::tc::{Handle, Op};
@@ -192,8 +192,11 @@ pub fn preview(dir: &StateDir, request: &Request) -> Result<(Plan, Vec<String>),
     let mut session = Session::open()?;
     let before = look(&mut session, dir, &request.device)?;
     before.check(request)?;
-    programs::compile(&request.rules)?;
-    let (plan, _) = prepare(&before, &capabilities()?, request)?;
+    let caps = capabilities()?;
+    if caps.has(Feature::Bpf) {
+        programs::compile(&request.rules)?;
+    }
+    let (plan, _) = prepare(&before, &caps, request)?;
     Ok((plan, warnings(request)))
 }
 
@@ -250,7 +253,11 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         },
     };
 
-    let rules = programs::compile(&request.rules)?;
+    let rules = if plan.programs {
+        programs::compile(&request.rules)?
+    } else {
+        Vec::new()
+    };
     let stands = before.ours
         && before
             .state

@@ -160,6 +160,12 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         if let Health::Broken(why) = &s.health {
             let _ = writeln!(text, "  NOT WORKING: {why}");
         }
+        if let Some(why) = &s.without_programs {
+            let _ = writeln!(
+                text,
+                "  without eBPF ({why}): plain filters sort packets, and `evenkeel flows` shows nothing"
+            );
+        }
         let _ = writeln!(
             text,
             "  {:<13}{:>12} {:>12} {:>11} {:>9} {:>8} {:>10}",

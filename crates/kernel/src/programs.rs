@@ -8,7 +8,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use evenkeel_core::plan::{Backend, EGRESS, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
+use evenkeel_core::plan::{Backend, EGRESS, Feature, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
 use evenkeel_core::rules::{FlowRule, MOST, defaults};
 use evenkeel_core::tc::{Filter, FilterKind, Handle, Op};
 use evenkeel_datapath::layout::{Hand, Rule, Side};
@@ -116,6 +116,14 @@ pub(crate) fn attached(session: &mut Session, ifindex: u32) -> Result<Option<u32
         found = Some(id);
     }
     Ok(found)
+}
+
+/// Why there are no programs on this kernel.
+pub(crate) fn missing() -> String {
+    match Programs::load(0) {
+        Err(e) => e.to_string(),
+        Ok(_) => format!("it lacks {}", Feature::Bpf.config()),
+    }
 }
 
 /// The maps of the programs on a device; `None` if there are none.

@@ -218,6 +218,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
     let replaced = before
         .foreign()
         .or_else(|| before.state.as_ref().and_then(|s| s.replaced.clone()));
+    let without_programs = (!plan.programs).then(programs::missing);
     let state = |complete, made_clsact| {
         State {
             version: 0,
@@ -234,6 +235,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             ifb: plan.ifb.clone(),
             made_clsact,
             replaced: replaced.clone(),
+            without_programs: without_programs.clone(),
             rules: request.rules.iter().map(ToString::to_string).collect(),
             sizes_before: plan.device.sizes,
         }

@@ -9,11 +9,14 @@ use evenkeel_core::plan::{Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
 
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// `evenkeel shape`.
 pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
     let dir = StateDir::new(args.state.state_dir);
+    let mut rules = args.rules;
+    rules.extend(Config::load(&args.config)?.rules);
     let request = Request {
         device: args.device,
         down: args.down,
@@ -22,7 +25,7 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
         choice: args.backend,
         mode: args.mode,
         replace: args.replace,
-        rules: args.rules,
+        rules,
     };
     if args.dry_run {
         let (plan, warnings) = evenkeel_kernel::preview(&dir, &request)?;

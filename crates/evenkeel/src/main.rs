@@ -3,6 +3,7 @@
 //! This file reads the command line and hands over; each command has a file of its own.
 
 mod condition;
+mod config;
 mod engine;
 mod failure;
 mod flows;
@@ -71,6 +72,9 @@ struct Shape {
     /// Which flows are urgent, in order: "voice udp port 3478-3481", "bulk cgroup /backup.slice"
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<FlowRule>,
+    /// The file with further rules
+    #[arg(long, value_name = "FILE", default_value = config::PATH)]
+    config: PathBuf,
     /// Print the equivalent tc and ip commands and change nothing
     #[arg(long)]
     dry_run: bool,

@@ -9,6 +9,7 @@ pub mod framing;
 pub mod pipe;
 pub mod plan;
 pub mod result;
+pub mod rules;
 pub mod stats;
 pub mod swing;
 pub mod tc;

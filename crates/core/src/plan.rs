@@ -26,8 +26,13 @@ pub use htb::{htb_link, is_leaf_of, tier_minor};
 pub const EGRESS: u16 = 0xec0;
 /// Major number of our root discipline on the IFB.
 pub const INGRESS: u16 = 0xec1;
-/// Preferences of our filters on the WAN device's clsact: high, so that others' come first.
-const CLSACT_PREF: u16 = 0xec00;
+/// Preference of our programs on the WAN device's clsact: high, so that others' filters come
+/// first, and before our own, which redirect.
+pub const PROGRAM_PREF: u16 = 0xec00;
+/// Preferences of our filters there.
+const CLSACT_PREF: u16 = PROGRAM_PREF + 1;
+/// Names of our programs: for what leaves, and for what arrives.
+pub const PROGRAMS: [&str; 2] = ["ek_egress", "ek_ingress"];
 
 /// Something a kernel has or lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,11 +60,13 @@ pub enum Feature {
     Skbedit,
     /// The ifb driver.
     Ifb,
+    /// Our own eBPF programs, and cls_bpf to attach them.
+    Bpf,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Feature; 11] = [
+    pub const ALL: [Feature; 12] = [
         Feature::Cake,
         Feature::Htb,
         Feature::FqCodel,
@@ -71,6 +78,7 @@ impl Feature {
         Feature::Mirred,
         Feature::Skbedit,
         Feature::Ifb,
+        Feature::Bpf,
     ];
 
     /// The kernel's configuration option that brings it.
@@ -87,6 +95,7 @@ impl Feature {
             Feature::Mirred => "CONFIG_NET_ACT_MIRRED",
             Feature::Skbedit => "CONFIG_NET_ACT_SKBEDIT",
             Feature::Ifb => "CONFIG_IFB",
+            Feature::Bpf => "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF",
         }
     }
 }
@@ -105,6 +114,7 @@ impl fmt::Display for Feature {
             Feature::Mirred => "the mirred action",
             Feature::Skbedit => "the skbedit action",
             Feature::Ifb => "IFB devices",
+            Feature::Bpf => "eBPF",
         })
     }
 }
@@ -128,7 +138,8 @@ pub enum Backend {
     Cake,
     /// HTB's tiers with fq_codel leaves.
     HtbFqCodel,
-    /// HTB's tiers with short FIFOs, flows spread over them by a hash.
+    /// HTB's tiers with short FIFOs, one for each heavy flow, or flows spread over them by a hash
+    /// where there is no eBPF.
     HtbBuckets,
 }
 
@@ -166,6 +177,8 @@ pub enum Choice {
     Cake,
     /// HTB, with fq_codel if the kernel has it.
     Htb,
+    /// HTB with FIFOs of our own, as on kernels that have nothing else.
+    Bare,
 }
 
 /// What matters more when both cannot be had.
@@ -186,7 +199,8 @@ impl FromStr for Choice {
             "auto" => Ok(Choice::Auto),
             "cake" => Ok(Choice::Cake),
             "htb" => Ok(Choice::Htb),
-            _ => Err(format!("{s:?} is none of auto, cake, htb")),
+            "bare" => Ok(Choice::Bare),
+            _ => Err(format!("{s:?} is none of auto, cake, htb, bare")),
         }
     }
 }
@@ -335,6 +349,8 @@ pub struct Plan {
     pub ingress: Rate,
     /// Name of the IFB that arriving packets are redirected to.
     pub ifb: String,
+    /// Our programs tell the disciplines how urgent a packet is; else u32 filters do.
+    pub programs: bool,
     /// Setting it all up, in order.
     pub setup: Vec<Op>,
     /// Bringing an existing tree of this backend to these rates and this framing, in place.
@@ -370,6 +386,7 @@ pub fn plan(
         Choice::Auto => &Backend::ALL,
         Choice::Cake => &[Backend::Cake],
         Choice::Htb => &[Backend::HtbFqCodel, Backend::HtbBuckets],
+        Choice::Bare => &[Backend::HtbBuckets],
     };
     let missing_for = |backend: Backend| -> Vec<Feature> {
         let mut needs = vec![Feature::Ifb, Feature::Clsact, Feature::Mirred];
@@ -401,6 +418,7 @@ pub fn plan(
         egress,
         ingress,
         ifb: ifb_name(device.ifindex),
+        programs: caps.has(Feature::Bpf),
         setup: Vec::new(),
         update: Vec::new(),
     };
@@ -428,6 +446,7 @@ struct Side<'a> {
     mtu: u32,
     ingress: bool,
     very_asymmetric: bool,
+    programs: bool,
     caps: &'a Capabilities,
 }
 
@@ -442,6 +461,7 @@ impl Plan {
             mtu: self.device.mtu,
             ingress,
             very_asymmetric: self.line.very_asymmetric(),
+            programs: self.programs,
             caps,
         };
         let wan = side(&self.device.name, false);
@@ -484,14 +504,14 @@ impl Plan {
         if !self.device.has_clsact {
             setup.push(clsact(&self.device.name));
         }
-        if self.backend == Backend::Cake {
+        if self.programs {
+            setup.push(filters::program(&wan, Handle::CLSACT_EGRESS));
+            setup.push(filters::program(&wan, Handle::CLSACT_INGRESS));
+        } else if self.backend == Backend::Cake {
             setup.extend(wan.cake_hints(None));
         }
-        setup.extend(filters::divert(
-            &wan,
-            &self.ifb,
-            (self.backend == Backend::Cake).then_some(INGRESS),
-        ));
+        let hints = self.backend == Backend::Cake && !self.programs;
+        setup.extend(filters::divert(&wan, &self.ifb, hints.then_some(INGRESS)));
         self.setup = setup;
         self.update = update;
     }
@@ -521,10 +541,13 @@ pub fn removal(device: &str, ifb: &str, made_clsact: bool, sizes_before: LinkSiz
         });
     } else {
         for parent in [Handle::CLSACT_INGRESS, Handle::CLSACT_EGRESS] {
-            for protocol in [Protocol::Ip, Protocol::Ipv6, Protocol::All] {
+            let programs = (PROGRAM_PREF, Protocol::All);
+            let protocols = [Protocol::Ip, Protocol::Ipv6, Protocol::All];
+            let rest = protocols.map(|p| (clsact_pref(p), p));
+            for (pref, protocol) in std::iter::once(programs).chain(rest) {
                 let key = FilterKey {
                     parent,
-                    pref: clsact_pref(protocol),
+                    pref,
                     protocol: Some(protocol),
                     handle: 0,
                 };
@@ -554,7 +577,7 @@ pub fn removal(device: &str, ifb: &str, made_clsact: bool, sizes_before: LinkSiz
 
 /// Whether a filter of this preference on a clsact is one of ours.
 pub const fn is_our_pref(pref: u16) -> bool {
-    pref >= CLSACT_PREF && pref <= clsact_pref(Protocol::All)
+    pref >= PROGRAM_PREF && pref <= clsact_pref(Protocol::All)
 }
 
 /// A preference holds one protocol, so each has its own; the catch-all comes last.

@@ -36,6 +36,7 @@ impl Evenkeel {
             ("evenkeel", Choice::Auto, Mode::Ping),
             ("evenkeel-cake", Choice::Cake, Mode::Ping),
             ("evenkeel-htb", Choice::Htb, Mode::Ping),
+            ("evenkeel-bare", Choice::Bare, Mode::Ping),
             ("evenkeel-bandwidth", Choice::Auto, Mode::Bandwidth),
         ]
         .into_iter()
@@ -70,6 +71,7 @@ impl Shaper for Evenkeel {
             Choice::Auto => "its own choice of discipline",
             Choice::Cake => "CAKE",
             Choice::Htb => "HTB",
+            Choice::Bare => "HTB with FIFOs",
         };
         ConditionFacts {
             name: self.name.to_owned(),
@@ -95,6 +97,7 @@ impl Shaper for Evenkeel {
             choice: self.choice,
             mode: self.mode,
             replace: false,
+            rules: Vec::new(),
         };
         shape(&self.dir(), &request)?;
         Ok(())

@@ -6,13 +6,17 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use evenkeel_core::plan::{Mode, Plan};
+use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
 
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// `evenkeel shape`.
 pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
     let dir = StateDir::new(args.state.state_dir);
+    let mut rules = args.rules;
+    rules.extend(Config::load(&args.config)?.rules);
     let request = Request {
         device: args.device,
         down: args.down,
@@ -21,6 +25,7 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
         choice: args.backend,
         mode: args.mode,
         replace: args.replace,
+        rules,
     };
     if args.dry_run {
         let (plan, warnings) = evenkeel_kernel::preview(&dir, &request)?;
@@ -61,7 +66,24 @@ fn dry_run(plan: &Plan) -> String {
         plan.device.name, plan.backend, plan.line.framing, plan.egress, plan.ingress
     );
     for op in &plan.setup {
-        let _ = writeln!(text, "{op}");
+        match op {
+            Op::FilterAdd {
+                filter:
+                    Filter {
+                        kind: FilterKind::Bpf(_),
+                        ..
+                    },
+                ..
+            } => {
+                let _ = writeln!(
+                    text,
+                    "# {op}  (evenkeel's own program, which tc cannot load)"
+                );
+            }
+            _ => {
+                let _ = writeln!(text, "{op}");
+            }
+        }
     }
     text
 }
@@ -140,6 +162,12 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         );
         if let Health::Broken(why) = &s.health {
             let _ = writeln!(text, "  NOT WORKING: {why}");
+        }
+        if let Some(why) = &s.without_programs {
+            let _ = writeln!(
+                text,
+                "  without eBPF ({why}): plain filters sort packets, and `evenkeel flows` shows nothing"
+            );
         }
         let _ = writeln!(
             text,

@@ -3,8 +3,10 @@
 //! This file reads the command line and hands over; each command has a file of its own.
 
 mod condition;
+mod config;
 mod engine;
 mod failure;
+mod flows;
 mod gateway;
 mod lab;
 mod report;
@@ -15,6 +17,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::rules::FlowRule;
 use evenkeel_core::{Framing, Rate};
 
 use crate::failure::Failure;
@@ -37,6 +40,8 @@ enum Command {
     Clear(Clear),
     /// Say what is in force and what it did so far
     Status(Status),
+    /// Who uses the line now, how urgent that is and why
+    Flows(flows::Flows),
     /// Experiments on emulated lines
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -58,12 +63,18 @@ struct Shape {
     /// without it, one on the safe side
     #[arg(long)]
     framing: Option<Framing>,
-    /// Queueing disciplines to use: auto, cake or htb
+    /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
     /// What matters more: ping or bandwidth
     #[arg(long, default_value = "ping")]
     mode: Mode,
+    /// Which flows are urgent, in order: "voice udp port 3478-3481", "bulk cgroup /backup.slice"
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<FlowRule>,
+    /// The file with further rules
+    #[arg(long, value_name = "FILE", default_value = config::PATH)]
+    config: PathBuf,
     /// Print the equivalent tc and ip commands and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -113,6 +124,7 @@ fn main() -> ExitCode {
         Command::Shape(args) => gateway::shape(args),
         Command::Clear(args) => gateway::clear(&args),
         Command::Status(args) => gateway::status(&args),
+        Command::Flows(args) => flows::flows(&args),
         Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
         Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),

@@ -83,6 +83,19 @@ pub enum Error {
         /// For want of rights.
         denied: bool,
     },
+    /// A rule that cannot be used.
+    #[error("rule {number} ({rule}): {why}")]
+    Rule {
+        /// Its place in the list, from 1.
+        number: usize,
+        /// What it says.
+        rule: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The kernel does not take our programs, or their maps.
+    #[error(transparent)]
+    Datapath(#[from] evenkeel_datapath::Error),
     /// The kernel cannot do it at all.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -114,7 +127,7 @@ impl Error {
         match self {
             Error::NotPermitted { .. } | Error::File { denied: true, .. } => 3,
             Error::Plan(PlanError::Lacks { .. }) => 4,
-            Error::Unfit { .. } => 2,
+            Error::Unfit { .. } | Error::Rule { .. } => 2,
             _ => 1,
         }
     }

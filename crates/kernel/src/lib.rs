@@ -7,6 +7,7 @@
 
 mod error;
 mod probe;
+mod programs;
 mod session;
 mod shape;
 pub mod state;
@@ -14,6 +15,7 @@ mod status;
 
 pub use error::Error;
 pub use probe::capabilities;
+pub use programs::{control_groups, maps};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};

@@ -5,11 +5,12 @@
 //! loads modules just as using would. Non-goals: performance, and offloads of hardware.
 
 use evenkeel_core::Rate;
-use evenkeel_core::plan::{Capabilities, Feature};
+use evenkeel_core::plan::{Capabilities, Feature, PROGRAMS};
 use evenkeel_core::tc::{
-    Action, Cake, Dev, Filter, FilterKind, FqCodel, Handle, HtbRoot, LinkSettings, Mark, Matchall,
-    Op, Protocol, Qdisc, QdiscSpec, Tbf, U32,
+    Action, Bpf, Cake, Dev, Filter, FilterKind, FqCodel, Handle, HtbRoot, LinkSettings, Mark,
+    Matchall, Op, Protocol, Qdisc, QdiscSpec, Tbf, U32,
 };
+use evenkeel_datapath::Programs;
 use evenkeel_sys::netns::Netns;
 use evenkeel_wire::FilterBody;
 
@@ -155,6 +156,27 @@ fn probe() -> Result<Capabilities, Error> {
         (Feature::Skbedit, with(vec![skbedit])),
     ] {
         note(feature, session.apply(&filter(kind)))?;
+    }
+    // Our programs themselves: what a verifier takes is known only when it was asked.
+    if let Ok(programs) = Programs::load(0) {
+        let attach = Filter {
+            parent: Handle::CLSACT_INGRESS,
+            pref: 100,
+            protocol: Protocol::All,
+            handle: 1,
+            kind: FilterKind::Bpf(Bpf {
+                fd: programs.fd(PROGRAMS[1])?,
+                id: None,
+                name: PROGRAMS[1].to_owned(),
+                classid: None,
+                direct_action: true,
+            }),
+        };
+        let attach = Op::FilterAdd {
+            dev: dev.clone(),
+            filter: attach,
+        };
+        note(Feature::Bpf, session.apply(&attach))?;
     }
     // A kernel without marks in u32 takes the filter and forgets the mark: it would match all.
     let index = session.link(name)?.map_or(0, |l| l.index);

@@ -5,15 +5,16 @@
 //! anything is built. Non-goals: following a line that changes.
 
 use evenkeel_core::plan::{
-    Backend, Capabilities, Choice, Device, EGRESS, Line, LinkSizes, Mode, Plan, ifb_name, plan,
-    removal,
+    Backend, Capabilities, Choice, Device, EGRESS, Feature, Line, LinkSizes, Mode, Plan, ifb_name,
+    plan, removal,
 };
+use evenkeel_core::rules::FlowRule;
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::link::{Hardware, LinkInfo};
 
-use crate::{Error, Session, State, StateDir, capabilities};
+use crate::{Error, Session, State, StateDir, capabilities, programs};
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Request {
     pub mode: Mode,
     /// Remove somebody else's root discipline.
     pub replace: bool,
+    /// Which flows are urgent; the default rules come after these.
+    pub rules: Vec<FlowRule>,
 }
 
 /// What was done.
@@ -189,7 +192,11 @@ pub fn preview(dir: &StateDir, request: &Request) -> Result<(Plan, Vec<String>),
     let mut session = Session::open()?;
     let before = look(&mut session, dir, &request.device)?;
     before.check(request)?;
-    let (plan, _) = prepare(&before, &capabilities()?, request)?;
+    let caps = capabilities()?;
+    if caps.has(Feature::Bpf) {
+        programs::compile(&request.rules)?;
+    }
+    let (plan, _) = prepare(&before, &caps, request)?;
     Ok((plan, warnings(request)))
 }
 
@@ -211,6 +218,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
     let replaced = before
         .foreign()
         .or_else(|| before.state.as_ref().and_then(|s| s.replaced.clone()));
+    let without_programs = (!plan.programs).then(programs::missing);
     let state = |complete, made_clsact| {
         State {
             version: 0,
@@ -227,6 +235,8 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             ifb: plan.ifb.clone(),
             made_clsact,
             replaced: replaced.clone(),
+            without_programs: without_programs.clone(),
+            rules: request.rules.iter().map(ToString::to_string).collect(),
             sizes_before: plan.device.sizes,
         }
         .stamp()
@@ -236,9 +246,20 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         egress: plan.egress,
         ingress: plan.ingress,
         in_place,
-        warnings: warnings(request),
+        warnings: {
+            let mut all = warnings(request);
+            if !plan.programs && !request.rules.is_empty() {
+                all.push("this kernel does not take eBPF programs: --rule has no effect".into());
+            }
+            all
+        },
     };
 
+    let rules = if plan.programs {
+        programs::compile(&request.rules)?
+    } else {
+        Vec::new()
+    };
     let stands = before.ours
         && before
             .state
@@ -249,6 +270,9 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         dir.save(&state(false, made_clsact))?;
         for op in &plan.update {
             session.apply(op)?;
+        }
+        if let Some(mut maps) = programs::maps(&request.device)? {
+            maps.set_rules(&rules)?;
         }
         let shaped = done(made_clsact, true);
         dir.save(&shaped.state)?;
@@ -265,6 +289,10 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             plan.device.sizes,
         )?;
     }
+    let loaded = plan
+        .programs
+        .then(|| programs::load(&plan, &rules))
+        .transpose()?;
     let makes_clsact = !plan.device.has_clsact && !before.foreign_ingress
         || before.foreign_ingress && request.replace;
     dir.save(&state(false, makes_clsact))?;
@@ -277,7 +305,8 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         })?;
     }
     for op in &plan.setup {
-        if let Err(e) = session.apply(op) {
+        let applied = programs::with_descriptor(op, loaded.as_ref());
+        if let Err(e) = applied.and_then(|op| session.apply(&op)) {
             undo(
                 &mut session,
                 &request.device,
@@ -313,6 +342,7 @@ fn is_whole(session: &mut Session, before: &Before, plan: &Plan) -> Result<bool,
     Ok(kind == Some(wanted)
         && root.is_some_and(|q| q.kind == wanted)
         && ifb.is_up()
+        && plan.programs == programs::attached(session, before.link.index)?.is_some()
         && filters
             .iter()
             .any(|f| evenkeel_core::plan::is_our_pref(f.pref)))

@@ -56,6 +56,12 @@ pub struct State {
     /// Somebody else's root qdisc, as tc prints it, that `--replace` removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
+    /// Why the kernel does not have our programs; absent if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_programs: Option<String>,
+    /// A person's rules, in order; the default ones come after them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<String>,
     /// The device's segment sizes before we bounded them.
     pub sizes_before: LinkSizes,
 }

@@ -11,7 +11,7 @@ use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::Serialize;
 
-use crate::{Error, Session, StateDir};
+use crate::{Error, Session, StateDir, programs};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,6 +28,9 @@ pub struct Status {
     pub framing_assumed: bool,
     /// What matters more.
     pub mode: Mode,
+    /// Why our programs are not there, and u32 filters do what they can; absent if they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_programs: Option<String>,
     /// From us.
     pub up: Direction,
     /// Towards us.
@@ -106,6 +109,10 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
                 .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
             None => false,
         };
+        let attached = match &link {
+            Some(l) => programs::attached(&mut session, l.index)?.is_some(),
+            None => false,
+        };
         let trouble = if !same {
             Some(format!("{name} has gone (and may be another device now)"))
         } else if !state.complete {
@@ -117,6 +124,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
                 "{} has gone or lost its queueing discipline",
                 state.ifb
             ))
+        } else if state.without_programs.is_none() && !attached {
+            Some("our programs have gone".to_owned())
         } else if !diverted {
             Some(format!(
                 "the filter that sends arrivals to {} has gone",
@@ -137,6 +146,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             framing: state.framing.to_string(),
             framing_assumed: state.framing_assumed,
             mode: state.mode,
+            without_programs: state.without_programs,
             up,
             down,
         });

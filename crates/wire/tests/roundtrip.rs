@@ -235,6 +235,7 @@ fn filter_kind() -> impl Strategy<Value = FilterKind> {
             |(fd, name, classid, direct_action)| {
                 FilterKind::Bpf(Bpf {
                     fd,
+                    id: None,
                     name,
                     classid,
                     direct_action,

@@ -1,4 +1,5 @@
-//! The default rules as u32 filters, and the filter that sends arrivals to the IFB.
+//! The default rules as u32 filters, our programs in their place where the kernel takes them, and
+//! the filter that sends arrivals to the IFB.
 //!
 //! Principles: one preference per protocol, rules in order within it; a rule leads to a class
 //! (fq_codel leaves), to the hash of its tier (bucket leaves) or to a priority (CAKE).
@@ -6,11 +7,11 @@
 //! parity for all connections of a Linux host. Non-goals: extension headers and flows.
 
 use super::htb::{BUCKETS, Leaf};
-use super::{Feature, Side, clsact_pref};
+use super::{Feature, PROGRAM_PREF, PROGRAMS, Side, clsact_pref};
 use crate::classify::{Match, Proto, Rule, Tier, default_rules};
 use crate::tc::{
-    Action, Dev, Filter, FilterKind, Handle, HashKey, Mark, Matchall, Op, Protocol, U32, U32Handle,
-    U32Key,
+    Action, Bpf, Dev, Filter, FilterKind, Handle, HashKey, Mark, Matchall, Op, Protocol, U32,
+    U32Handle, U32Key,
 };
 
 const FAMILIES: [Protocol; 2] = [Protocol::Ip, Protocol::Ipv6];
@@ -236,6 +237,28 @@ pub(super) fn hints(side: &Side<'_>, parent: Handle, major: u16, then: Option<&s
         }
     }
     ops
+}
+
+/// One of our programs at a hook of the WAN device. It sets priorities and lets the next filter
+/// decide. Whoever applies the plan has loaded it and knows its descriptor.
+pub(super) fn program(wan: &Side<'_>, hook: Handle) -> Op {
+    let ingress = hook == Handle::CLSACT_INGRESS;
+    Op::FilterAdd {
+        dev: wan.dev.clone(),
+        filter: Filter {
+            parent: hook,
+            pref: PROGRAM_PREF,
+            protocol: Protocol::All,
+            handle: 1,
+            kind: FilterKind::Bpf(Bpf {
+                fd: -1,
+                id: None,
+                name: PROGRAMS[usize::from(ingress)].to_owned(),
+                classid: None,
+                direct_action: true,
+            }),
+        },
+    }
 }
 
 fn redirect(dev: &str) -> Action {

@@ -17,8 +17,12 @@ use crate::tc::{
     ClassSpec, FqCodel, Handle, HtbClass, HtbLink, HtbRoot, LinkLayer, Op, Qdisc, QdiscSpec, Tbf,
 };
 
-/// Leaves of a tier on bare kernels.
+/// Leaves of a tier on bare kernels: flows are spread over them, or heavy flows have one each
+/// (`HEAVY_BUCKETS` of the programs).
 pub(super) const BUCKETS: u8 = 16;
+/// Further leaves behind those, for light flows, where the programs tell them from heavy ones
+/// (`LIGHT_BUCKETS`).
+const LIGHT: u8 = 4;
 
 /// Minor of the class that holds the rate.
 const ROOT_CLASS: u16 = 1;
@@ -66,7 +70,7 @@ pub const fn tier_minor(tier: Tier) -> u16 {
 /// Whether this discipline holds packets of a tier: its TBFs, and not what hangs below them,
 /// whose drops and backlog they count as well.
 pub fn is_leaf_of(handle: Handle, tier: Tier) -> bool {
-    let buckets = (0..BUCKETS).map(|b| Leaf::Bucket(tier, b));
+    let buckets = (0..BUCKETS + LIGHT).map(|b| Leaf::Bucket(tier, b));
     std::iter::once(Leaf::Tier(tier))
         .chain(buckets)
         .any(|leaf| handle == Handle::qdisc(leaf.tbf()))
@@ -165,7 +169,13 @@ impl Side<'_> {
             if !buckets {
                 continue;
             }
-            for bucket in 0..BUCKETS {
+            for bucket in 0..self.buckets() {
+                // Light flows before heavy ones of the same tier.
+                let turn = if self.programs {
+                    2 * prio + u32::from(bucket < BUCKETS)
+                } else {
+                    prio
+                };
                 classes.push(self.class(
                     minor,
                     Leaf::Bucket(tier, bucket).minor(),
@@ -175,13 +185,22 @@ impl Side<'_> {
                         burst: 1,        // one frame, then it borrows
                         cburst: 1 << 20, // 20 us at the highest rate
                         quantum,
-                        prio: Some(prio),
+                        prio: Some(turn),
                         link,
                     },
                 ));
             }
         }
         classes
+    }
+
+    /// Bucket leaves of a tier.
+    const fn buckets(&self) -> u8 {
+        if self.programs {
+            BUCKETS + LIGHT
+        } else {
+            BUCKETS
+        }
     }
 
     /// Bytes that may wait in one bucket. From us: what a flow with a long way to go needs to
@@ -231,8 +250,9 @@ impl Side<'_> {
         let mut leaves = Vec::new();
         for tier in Tier::ALL {
             if buckets {
-                leaves
-                    .extend((0..BUCKETS).map(|b| tbf(Leaf::Bucket(tier, b), self.bucket_limit())));
+                leaves.extend(
+                    (0..self.buckets()).map(|b| tbf(Leaf::Bucket(tier, b), self.bucket_limit())),
+                );
             } else {
                 let leaf = Leaf::Tier(tier);
                 // fq_codel takes the place of the FIFO that this would bound.
@@ -247,7 +267,7 @@ impl Side<'_> {
     /// The whole tree, root first.
     pub(super) fn htb_tree(&self, buckets: bool) -> Vec<Op> {
         let default = if buckets {
-            Leaf::Bucket(Tier::BestEffort, 0)
+            Leaf::Bucket(Tier::BestEffort, self.buckets() - 1)
         } else {
             Leaf::Tier(Tier::BestEffort)
         };
@@ -262,7 +282,9 @@ impl Side<'_> {
         ))];
         ops.extend(self.classes(buckets).into_iter().map(Op::ClassAdd));
         ops.extend(self.leaves(buckets).into_iter().map(Op::QdiscAdd));
-        ops.extend(filters::htb(self, buckets));
+        if !self.programs {
+            ops.extend(filters::htb(self, buckets));
+        }
         ops
     }
 

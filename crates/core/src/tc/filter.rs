@@ -183,6 +183,8 @@ pub struct Bpf {
     /// Descriptor of the loaded program, in the process that sends the request. A dump has
     /// none: -1.
     pub fd: i32,
+    /// The program's number in the kernel, which only a dump has.
+    pub id: Option<u32>,
     /// For reports.
     pub name: String,
     /// The class, where the program only says yes or no.

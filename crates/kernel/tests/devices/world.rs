@@ -46,7 +46,8 @@ pub(crate) struct World {
     tmp: tempfile::TempDir,
 }
 
-/// Runs `f` for every backend that this kernel has, on both kinds of devices.
+/// Runs `f` for every backend that this kernel has, with our programs and without them, on both
+/// kinds of devices.
 pub(crate) fn everywhere(test: &str, f: impl Fn(&World) + Send + Sync) {
     if !root(test) {
         return;
@@ -69,9 +70,14 @@ pub(crate) fn everywhere(test: &str, f: impl Fn(&World) + Send + Sync) {
             has || std::env::var_os("EVENKEEL_UML").is_none(),
             "User Mode Linux should have what {backend} needs"
         );
-        for wan in [Wan::Veth, Wan::Tun] {
-            if !has {
+        let programs = caps.has(Feature::Bpf);
+        for (wan, bpf) in [(Wan::Veth, true), (Wan::Tun, true), (Wan::Veth, false)] {
+            if !has || bpf && !programs {
                 continue;
+            }
+            let mut caps = caps.clone();
+            if !bpf {
+                caps.0.remove(&Feature::Bpf);
             }
             let caps = &caps;
             let f = &f;
@@ -228,6 +234,7 @@ pub(crate) fn run(program: &str, args: &str) -> String {
 /// Told rates and framing of the device `wan`, everything else as by default.
 pub(crate) fn request(down: &str, up: &str, framing: &str) -> Request {
     Request {
+        rules: Vec::new(),
         device: "wan".into(),
         down: down.parse::<Rate>().unwrap(),
         up: up.parse::<Rate>().unwrap(),

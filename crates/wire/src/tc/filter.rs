@@ -17,6 +17,7 @@ const BPF_CLASSID: u16 = 3;
 const BPF_FD: u16 = 6;
 const BPF_NAME: u16 = 7;
 const BPF_FLAGS: u16 = 8;
+const BPF_ID: u16 = 11;
 /// `TCA_BPF_FLAG_ACT_DIRECT`
 const ACT_DIRECT: u32 = 1;
 
@@ -55,6 +56,7 @@ pub(super) fn decode(kind: &str, options: &[u8]) -> Option<FilterKind> {
         }),
         "bpf" if find(options, BPF_ACT).is_none() => FilterKind::Bpf(Bpf {
             fd: number(BPF_FD).map_or(-1, |fd| fd as i32),
+            id: number(BPF_ID),
             name: find(options, BPF_NAME).map(text).unwrap_or_default(),
             classid: number(BPF_CLASSID).map(Handle),
             direct_action: number(BPF_FLAGS).unwrap_or(0) & ACT_DIRECT != 0,

@@ -516,6 +516,7 @@ fn others() -> Vec<(&'static str, Op)> {
         FilterKind::Bpf(Bpf {
             // The first that tc opens after its sockets, and the name it makes up.
             fd: 4,
+            id: None,
             name: "ek-prog:[*fsobj]".to_owned(),
             classid,
             direct_action,

@@ -1,0 +1,149 @@
+/* What the programs and their loader (src/layout.rs) agree on: every value in a map.
+ *
+ * Principles: fixed widths, explicit padding, host byte order but for addresses and ports, which
+ * stand as on the wire. Each struct has its twin in layout.rs; a test compares the sizes.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+/* Directions, as seen from the WAN device. */
+#define UP 0   /* egress: from us */
+#define DOWN 1 /* ingress: towards us */
+
+/* Tiers, most urgent first, as evenkeel_core::Tier. */
+#define VOICE 0
+#define VIDEO 1
+#define BEST_EFFORT 2
+#define BULK 3
+#define TIERS 4
+
+/* How a tier is handed to the queueing discipline. */
+#define HAND_NOTHING 0 /* count only */
+#define HAND_CAKE 1    /* a tin, where CAKE would not find it by itself */
+#define HAND_TIERS 2   /* HTB: a class per tier */
+#define HAND_BUCKETS 3 /* HTB: classes per tier, one for each heavy flow */
+
+/* Buckets of a tier: heavy flows have one each while there are enough, light ones share. */
+#define HEAVY_BUCKETS 16
+#define LIGHT_BUCKETS 4
+
+struct side {
+	__u32 hand;
+	__u32 major; /* of the root discipline */
+};
+
+struct config {
+	__u32 generation;  /* changes with the rules */
+	__u32 first_rule;  /* where the set of this generation begins */
+	__u32 rules;       /* how many there are */
+	struct side side[2];
+};
+
+#define RULE_PROTO (1 << 0)
+#define RULE_DSCP (1 << 1)
+#define RULE_MARK (1 << 2)
+#define RULE_LOCAL_PORT (1 << 3)
+#define RULE_REMOTE_PORT (1 << 4)
+#define RULE_ANY_PORT (1 << 5)
+#define RULE_LOCAL_ADDR (1 << 6)
+#define RULE_REMOTE_ADDR (1 << 7)
+#define RULE_CGROUP (1 << 8)
+/* CAKE does as much by itself: no hint. */
+#define RULE_CAKE_KNOWS (1 << 15)
+
+/* Rules of one set, and two sets: one is used while the other is written. */
+#define MAX_RULES 128
+
+struct rule {
+	__u16 what; /* RULE_...; all of them must hold */
+	__u8 tier;
+	__u8 proto;
+	__u8 dscp;
+	__u8 cgroup_level; /* how far below the root */
+	__u16 port_low, port_high;
+	__u16 pad;
+	__u32 mark, mark_mask;
+	__u32 addr[4], mask[4];
+	__u32 pad2;
+	__u64 cgroup; /* of the control group or of one above it */
+};
+
+/* Why a flow is in its tier, beside the number of a rule. */
+#define WHY_DEFAULT 0xffff /* no rule holds, nothing known of it */
+#define WHY_SMALL 0xfffe   /* small and regular */
+#define WHY_ICMP 0xfffd
+
+struct flow_key {
+	__u32 local[4], remote[4]; /* IPv4: ::ffff:a.b.c.d */
+	__u16 local_port, remote_port;
+	__u8 proto;
+	__u8 pad[3];
+};
+
+/* What is known of one direction of a flow. */
+struct way {
+	__u64 bytes;   /* of IP packets, every segment with its headers */
+	__u64 packets; /* segments */
+	__u64 last;    /* time of the latest, ns; 0: none yet */
+	__u64 window;  /* start of the current window of a second */
+	__u64 stamped; /* when the time stamp below was first seen; 0: nothing is waited for */
+	__u32 window_bytes, window_packets;
+	__u32 stamp;      /* TCP time stamp whose echo is waited for */
+	__u32 last_stamp; /* the latest one seen */
+	__u32 rtt;        /* round trip beyond us in this direction, latest, us; 0: none yet */
+	__u32 rtt_min;    /* the smallest */
+	__u32 rtt_count;
+	__u8 heavy;  /* moved much in the last whole window */
+	__u8 bucket; /* if heavy */
+	__u8 scale;  /* window scale it offered, plus 1; 0: none or not seen */
+	__u8 pad;
+};
+
+struct flow {
+	struct way way[2];
+	__u64 first; /* ns */
+	__u64 cgroup;
+	__u64 syn; /* time of the SYN or SYN-ACK whose answer is waited for */
+	__u32 generation;
+	__u32 mark;
+	__u16 why; /* number of the rule, or WHY_... */
+	__u8 tier;
+	__u8 cake_knows;
+	__u8 dscp;
+	__u8 seen; /* FLOW_... */
+	__u8 pad[2];
+};
+
+#define FLOW_SYN_UP (1 << 0)
+#define FLOW_SYN_DOWN (1 << 1)
+#define FLOW_CLOSED (1 << 2)
+
+/* Who has a heavy bucket. */
+struct bucket {
+	__u64 last; /* ns */
+	__u32 owner;
+	__u32 pad;
+};
+
+/* Histograms of round trips: four steps in each doubling, from 64 us on. */
+#define RTT_STEPS 80
+
+/* What was counted on the way; one value per CPU. */
+struct counts {
+	__u64 packets[2]; /* super-packets count once */
+	__u64 segments[2];
+	__u64 bytes[2];
+	__u64 other[2];    /* not IP, or cut off: not classified */
+	__u64 new_flows;
+	__u64 full;        /* no entry was to be had */
+	__u64 tier_packets[2][TIERS];
+	__u64 tier_bytes[2][TIERS];
+};
+
+/* The ports of a packet's first fragment, for the others. */
+struct fragment_key {
+	__u32 source[4], destination[4];
+	__u32 id;
+	__u32 proto;
+};

@@ -1,0 +1,209 @@
+//! The programs' maps: set what they look at, read what they know.
+
+use std::time::Duration;
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+
+use crate::Error;
+use crate::layout::{CONFIG, COUNTS, Config, Counts, FLOW, Flow, KEY, Key, MAX_RULES, RTT_STEPS};
+use crate::layout::{RULE, Rule, Side};
+
+const CONFIG_MAP: &str = "ek_config";
+const RULES_MAP: &str = "ek_rules";
+const FLOWS_MAP: &str = "ek_flows";
+const RTT_MAP: &str = "ek_rtt";
+const COUNTS_MAP: &str = "ek_counts";
+
+/// The maps of programs that are loaded or attached.
+#[allow(missing_debug_implementations)] // aya's maps have none.
+pub struct Maps {
+    config: Array<MapData, [u8; CONFIG]>,
+    rules: Array<MapData, [u8; RULE]>,
+    flows: HashMap<MapData, [u8; KEY], [u8; FLOW]>,
+    rtt: PerCpuArray<MapData, u64>,
+    counts: PerCpuArray<MapData, [u8; COUNTS]>,
+}
+
+/// How often round trips took how long: the upper end of each step, and the count.
+pub type RttHistogram = Vec<(Duration, u64)>;
+
+fn failed(what: &'static str, map: &'static str) -> impl Fn(MapError) -> Error {
+    move |e| Error::Map {
+        what,
+        map,
+        why: crate::programs::words(&e),
+    }
+}
+
+impl Maps {
+    /// Those of programs that this process loaded.
+    pub(crate) fn take(ebpf: &mut Ebpf) -> Result<Self, Error> {
+        Self::from(|name| ebpf.take_map(name).ok_or_else(|| "it is not there".into()))
+    }
+
+    /// Those of an attached program, by its id in the kernel.
+    pub fn of_program(id: u32) -> Result<Self, Error> {
+        let maps = crate::programs::map_ids(id)?;
+        let mut named: Vec<(String, MapData)> = Vec::new();
+        for id in maps {
+            let open = || -> Result<_, MapError> {
+                let info = aya::maps::MapInfo::from_id(id)?;
+                Ok((
+                    info.name_as_str().unwrap_or_default().to_owned(),
+                    MapData::from_id(id)?,
+                ))
+            };
+            named.push(open().map_err(failed("open", "of the program"))?);
+        }
+        Self::from(|name| {
+            let at = named
+                .iter()
+                .position(|m| m.0 == name)
+                .ok_or("it is not there")?;
+            Map::from_map_data(named.swap_remove(at).1).map_err(|e| e.to_string())
+        })
+    }
+
+    fn from(mut find: impl FnMut(&'static str) -> Result<Map, String>) -> Result<Self, Error> {
+        let mut open = |map: &'static str| {
+            find(map).map_err(|why| Error::Map {
+                what: "open",
+                map,
+                why,
+            })
+        };
+        Ok(Maps {
+            config: open(CONFIG_MAP)?
+                .try_into()
+                .map_err(failed("open", CONFIG_MAP))?,
+            rules: open(RULES_MAP)?
+                .try_into()
+                .map_err(failed("open", RULES_MAP))?,
+            flows: open(FLOWS_MAP)?
+                .try_into()
+                .map_err(failed("open", FLOWS_MAP))?,
+            rtt: open(RTT_MAP)?.try_into().map_err(failed("open", RTT_MAP))?,
+            counts: open(COUNTS_MAP)?
+                .try_into()
+                .map_err(failed("open", COUNTS_MAP))?,
+        })
+    }
+
+    /// What the programs are told now.
+    pub fn config(&self) -> Result<Config, Error> {
+        let bytes = self.config.get(&0, 0).map_err(failed("read", CONFIG_MAP))?;
+        Ok(Config::from_bytes(&bytes).unwrap_or_default())
+    }
+
+    /// Where tiers are handed to: of what leaves, and of what arrives.
+    pub fn set_sides(&mut self, side: [Side; 2]) -> Result<(), Error> {
+        let config = Config {
+            side,
+            ..self.config()?
+        };
+        self.set_config(config)
+    }
+
+    /// Replaces the rules without a gap: the new ones are written beside the old, then both
+    /// programs turn to them at once. At most [`MAX_RULES`].
+    pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), Error> {
+        let before = self.config()?;
+        let first_rule = if before.first_rule == 0 { MAX_RULES } else { 0 };
+        if rules.len() > MAX_RULES as usize {
+            return Err(Error::Map {
+                what: "set",
+                map: RULES_MAP,
+                why: format!(
+                    "{} rules, of which there is room for {MAX_RULES}",
+                    rules.len()
+                ),
+            });
+        }
+        for (i, rule) in (first_rule..).zip(rules) {
+            self.rules
+                .set(i, rule.to_bytes(), 0)
+                .map_err(failed("set", RULES_MAP))?;
+        }
+        self.set_config(Config {
+            generation: before.generation.wrapping_add(1),
+            first_rule,
+            rules: rules.len() as u32,
+            ..before
+        })
+    }
+
+    fn set_config(&mut self, config: Config) -> Result<(), Error> {
+        self.config
+            .set(0, config.to_bytes(), 0)
+            .map_err(failed("set", CONFIG_MAP))
+    }
+
+    /// Every flow that is known, in no order. Flows that come and go meanwhile may be missed.
+    pub fn flows(&self) -> Result<Vec<(Key, Flow)>, Error> {
+        let mut all = Vec::new();
+        for key in self.flows.keys() {
+            let key = key.map_err(failed("read", FLOWS_MAP))?;
+            // Forgotten between the two.
+            let Ok(flow) = self.flows.get(&key, 0) else {
+                continue;
+            };
+            all.extend(Key::from_bytes(&key).zip(Flow::from_bytes(&flow)));
+        }
+        Ok(all)
+    }
+
+    /// One flow.
+    pub fn flow(&self, key: Key) -> Option<Flow> {
+        Flow::from_bytes(&self.flows.get(&key.to_bytes(), 0).ok()?)
+    }
+
+    /// Round trips so far: of the Internet's side, and of the LAN's.
+    pub fn round_trips(&self) -> Result<[RttHistogram; 2], Error> {
+        let mut both = [Vec::new(), Vec::new()];
+        for (side, histogram) in both.iter_mut().enumerate() {
+            for step in 0..RTT_STEPS {
+                let at = (side * RTT_STEPS + step) as u32;
+                let counts = self.rtt.get(&at, 0).map_err(failed("read", RTT_MAP))?;
+                histogram.push((step_end(step as u32), counts.iter().sum()));
+            }
+        }
+        Ok(both)
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        let per_cpu = self.counts.get(&0, 0).map_err(failed("read", COUNTS_MAP))?;
+        let mut counts = Counts::default();
+        for bytes in per_cpu.iter() {
+            counts.add(bytes);
+        }
+        Ok(counts)
+    }
+}
+
+/// Where a step of the histogram ends: `rtt_step` in evenkeel.bpf.c, turned round. The last one
+/// has no end.
+fn step_end(step: u32) -> Duration {
+    match step {
+        0 => Duration::from_micros(64),
+        n if n as usize == RTT_STEPS - 1 => Duration::MAX,
+        n => {
+            let (log, quarter) = ((n - 1) / 4, (n - 1) % 4);
+            Duration::from_micros((u64::from(quarter) + 5) << (log + 4))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_end_where_the_next_begins() {
+        let ends: Vec<_> = (0..9).map(step_end).collect();
+        let us = [64, 80, 96, 112, 128, 160, 192, 224, 256];
+        assert_eq!(ends, us.map(Duration::from_micros));
+        assert_eq!(step_end(RTT_STEPS as u32 - 1), Duration::MAX);
+    }
+}

@@ -1,0 +1,152 @@
+//! Loading the programs.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use aya::{Ebpf, EbpfLoader};
+
+use evenkeel_core::plan::PROGRAMS;
+
+use crate::Error;
+use crate::maps::Maps;
+
+/// The object, aligned as an ELF file must be.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/evenkeel.bpf.o"));
+
+/// Does nothing: what a program costs is measured beside it.
+pub const NOTHING: &str = "ek_nothing";
+
+/// The programs and their maps in the kernel. Dropped, they live on where they are attached.
+#[derive(Debug)]
+pub struct Programs {
+    ebpf: Ebpf,
+    cgroups: bool,
+}
+
+impl Programs {
+    /// Loads them for a device with so many bytes before the IP packet (14 on Ethernet, 0 on
+    /// header-less devices), with control groups where the kernel can tell them.
+    pub fn load(link_header: u16) -> Result<Self, Error> {
+        Self::load_with(link_header, true).or_else(|_| Self::load_with(link_header, false))
+    }
+
+    /// Whether rules on control groups have an effect.
+    pub const fn has_cgroups(&self) -> bool {
+        self.cgroups
+    }
+
+    fn load_with(link_header: u16, cgroups: bool) -> Result<Self, Error> {
+        let refused = |e: &dyn std::error::Error| Error::Load(words(e));
+        let mut loader = EbpfLoader::new();
+        // No relocation asks for the kernel's own types.
+        loader.btf(None);
+        let flag = u8::from(cgroups);
+        loader.override_global("with_cgroups", &flag, true);
+        let header = link_header as u8;
+        loader.override_global("link_header", &header, true);
+        let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
+        for name in PROGRAMS.into_iter().chain([NOTHING]) {
+            let program: &mut SchedClassifier = ebpf
+                .program_mut(name)
+                .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
+                .try_into()
+                .map_err(|e: aya::programs::ProgramError| refused(&e))?;
+            // The verifier gives up when a signal is pending (`bpf_check`); libbpf asks as often.
+            let mut tries = 0..5;
+            while let Err(e) = program.load() {
+                if tries.next().is_none() || !is_interrupted(&e) {
+                    return Err(refused(&e));
+                }
+            }
+        }
+        Ok(Programs { ebpf, cgroups })
+    }
+
+    /// The descriptor of the program of this name, for as long as this lives.
+    pub fn fd(&self, name: &str) -> Result<RawFd, Error> {
+        let program = self.program(name)?;
+        let fd = program.fd().map_err(|e| Error::Load(words(&e)))?;
+        Ok(fd.as_fd().as_raw_fd())
+    }
+
+    /// What the programs look at.
+    pub fn maps(&mut self) -> Result<Maps, Error> {
+        Maps::take(&mut self.ebpf)
+    }
+
+    fn program(&self, name: &str) -> Result<&SchedClassifier, Error> {
+        self.ebpf
+            .program(name)
+            .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
+            .try_into()
+            .map_err(|e: aya::programs::ProgramError| Error::Load(words(&e)))
+    }
+
+    /// Runs a program on a packet (`BPF_PROG_TEST_RUN`): what it returned, its context after it
+    /// (`struct __sk_buff`), and the mean time of `repeat` runs, ns.
+    pub fn test_run(
+        &self,
+        program: &str,
+        packet: &[u8],
+        context: &[u8],
+        repeat: u32,
+    ) -> Result<(u32, Vec<u8>, u64), Error> {
+        let mut after = vec![0; context.len()];
+        let options = TestRunOptions {
+            data_in: Some(packet),
+            ctx_in: (!context.is_empty()).then_some(context),
+            ctx_out: (!context.is_empty()).then_some(after.as_mut_slice()),
+            repeat,
+            ..TestRunOptions::default()
+        };
+        let ran = self
+            .program(program)?
+            .test_run(options)
+            .map_err(|e| Error::Load(words(&e)))?;
+        let took = ran.duration.as_nanos() as u64;
+        Ok((ran.return_value, after, took))
+    }
+}
+
+/// An error with what caused it: the kernel's words stand at the end.
+pub(crate) fn words(e: &dyn std::error::Error) -> String {
+    let mut text = e.to_string();
+    let mut next = e.source();
+    while let Some(e) = next {
+        let more = e.to_string();
+        if !text.contains(&more) {
+            text += &format!(": {more}");
+        }
+        next = e.source();
+    }
+    // A verifier's log has thousands of lines, of which the one before the statistics counts.
+    let Some((refusal, log)) = text.split_once("Verifier output:") else {
+        return text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    };
+    let last = log
+        .lines()
+        .rfind(|l| !l.is_empty() && !l.contains("verification time") && !l.contains("processed"));
+    let last: String = last.unwrap_or_default().chars().take(200).collect();
+    format!("{} {last}", refusal.trim())
+}
+
+fn is_interrupted(e: &aya::programs::ProgramError) -> bool {
+    let mut next: Option<&dyn std::error::Error> = Some(e);
+    while let Some(e) = next {
+        if let Some(io) = e.downcast_ref::<std::io::Error>() {
+            return io.kind() == std::io::ErrorKind::WouldBlock;
+        }
+        next = e.source();
+    }
+    false
+}
+
+/// The ids of the maps that an attached program uses.
+pub(crate) fn map_ids(program: u32) -> Result<Vec<u32>, Error> {
+    let refused = |e: aya::programs::ProgramError| Error::Load(words(&e));
+    let info = aya::programs::loaded_programs()
+        .find(|p| p.as_ref().is_ok_and(|p| p.id() == program))
+        .ok_or_else(|| Error::Load(format!("there is no program {program}")))?
+        .map_err(refused)?;
+    Ok(info.map_ids().map_err(refused)?.unwrap_or_default())
+}

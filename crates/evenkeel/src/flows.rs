@@ -1,0 +1,357 @@
+//! `flows`: who is using the line now, how urgent that is and why.
+//!
+//! Principles: what is shown is read from the programs' own table; rates are what moved between
+//! two looks; the flows that move most come first. Non-goals: history, and names of hosts.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use evenkeel_core::Rate;
+use evenkeel_core::classify::Tier;
+use evenkeel_core::rules::defaults;
+use evenkeel_datapath::layout::{Flow, Key, Way, Why};
+use evenkeel_kernel::{Error, StateDir};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::gateway::print;
+
+/// Arguments of `flows`.
+#[derive(Debug, Args)]
+pub(crate) struct Flows {
+    /// The device; without it, the one that is shaped
+    device: Option<String>,
+    /// Again every second until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// Also those that have been quiet for ten seconds
+    #[arg(long)]
+    all: bool,
+    /// Print JSON; with --watch one document a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state: super::StateArg,
+}
+
+/// Between two looks, for the rates.
+const LOOK: Duration = Duration::from_secs(1);
+/// A flow that was silent for longer is not live.
+const QUIET: Duration = Duration::from_secs(10);
+/// Rows for people; the rest is counted.
+const ROWS: usize = 40;
+
+/// One flow as it is shown.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Row {
+    proto: String,
+    local: String,
+    remote: String,
+    tier: Tier,
+    /// The rule, or what was seen of the flow.
+    why: String,
+    down_kbit: u64,
+    up_kbit: u64,
+    down_bytes: u64,
+    up_bytes: u64,
+    /// Round trip between here and the far side: latest and smallest, ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rtt_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rtt_min_ms: Option<f64>,
+    /// The same on our side of the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lan_rtt_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lan_rtt_min_ms: Option<f64>,
+    /// Number of the control group, if it is this host's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cgroup: Option<String>,
+    quiet_s: f64,
+}
+
+/// `evenkeel flows`.
+pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
+    let dir = StateDir::new(&args.state.state_dir);
+    let device = match &args.device {
+        Some(device) => device.clone(),
+        None => match &dir.devices()?[..] {
+            [] => return Err(Failure::usage("no device is shaped by evenkeel; name one")),
+            [one] => one.clone(),
+            more => {
+                let names = more.join(", ");
+                return Err(Failure::usage(format_args!(
+                    "{names} are shaped; name one of them"
+                )));
+            }
+        },
+    };
+    let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
+    rules.extend(defaults().iter().map(ToString::to_string));
+    let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| {
+        Failure::lacking(format_args!(
+            "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
+             kernel takes eBPF"
+        ))
+    })?;
+    let cancel = crate::lab::cancelled_by_signals()?;
+    let names = group_names();
+    let mut before = look(&maps)?;
+    loop {
+        let from = Instant::now();
+        wait(LOOK, &cancel);
+        let now = look(&maps)?;
+        let rows = rows(&before, &now, from.elapsed(), &rules, &names, args.all);
+        let text = if args.json {
+            serde_json::to_string(&rows).map_err(Failure::work)? + "\n"
+        } else {
+            table(&device, &rows)
+        };
+        let live = args.watch && !args.json && std::io::stdout().is_terminal();
+        print(&if live {
+            format!("\x1b[H\x1b[2J{text}")
+        } else {
+            text
+        })?;
+        if !args.watch || cancel.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+fn wait(time: Duration, cancel: &AtomicBool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50).min(time));
+    }
+}
+
+/// The flows, and what time it is on their clock.
+type Seen = HashMap<Key, Flow>;
+
+fn look(maps: &evenkeel_datapath::Maps) -> Result<Seen, Failure> {
+    let flows = maps.flows().map_err(Error::from)?;
+    Ok(flows.into_iter().collect())
+}
+
+fn rows(
+    before: &Seen,
+    now: &Seen,
+    took: Duration,
+    rules: &[String],
+    groups: &HashMap<u64, String>,
+    all: bool,
+) -> Vec<Row> {
+    let last = |f: &Flow| f.ways.iter().map(|w| w.last).max().unwrap_or_default();
+    // The latest packet of all is as good as a clock, and is the programs' own.
+    let clock = now.values().map(last).max().unwrap_or_default();
+    let mut rows: Vec<Row> = now
+        .iter()
+        .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET && !f.closed)
+        .map(|(key, flow)| {
+            let old = before.get(key);
+            let moved = |n: usize| {
+                let was = old.map_or(0, |f| f.ways[n].bytes);
+                // A flow that was forgotten and came back begins at zero.
+                let bytes = flow.ways[n].bytes.saturating_sub(was);
+                (bytes as f64 * 8.0 / 1000.0 / took.as_secs_f64().max(0.001)) as u64
+            };
+            let ms = |d: Option<Duration>| d.map(|d| d.as_secs_f64() * 1000.0);
+            let [up, down]: [Way; 2] = flow.ways;
+            Row {
+                proto: proto(key.proto),
+                local: end(key.local, key.local_port),
+                remote: end(key.remote, key.remote_port),
+                tier: flow.tier,
+                why: match flow.why {
+                    Why::Rule(n) => rules
+                        .get(usize::from(n))
+                        .cloned()
+                        .unwrap_or_else(|| format!("rule {}", n + 1)),
+                    Why::Default if down.heavy || up.heavy => "moves much".to_owned(),
+                    Why::Default => "no rule".to_owned(),
+                },
+                down_kbit: moved(1),
+                up_kbit: moved(0),
+                down_bytes: down.bytes,
+                up_bytes: up.bytes,
+                rtt_ms: ms(up.rtt),
+                rtt_min_ms: ms(up.rtt_min),
+                lan_rtt_ms: ms(down.rtt),
+                lan_rtt_min_ms: ms(down.rtt_min),
+                cgroup: (flow.cgroup > 1).then(|| {
+                    groups
+                        .get(&flow.cgroup)
+                        .cloned()
+                        .unwrap_or_else(|| flow.cgroup.to_string())
+                }),
+                quiet_s: clock.saturating_sub(last(flow)).as_secs_f64(),
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| {
+        let moved = |r: &Row| (r.down_kbit + r.up_kbit, r.down_bytes + r.up_bytes);
+        moved(b)
+            .cmp(&moved(a))
+            .then_with(|| (&a.local, &a.remote).cmp(&(&b.local, &b.remote)))
+    });
+    rows
+}
+
+fn proto(number: u8) -> String {
+    match number {
+        1 => "icmp".to_owned(),
+        6 => "tcp".to_owned(),
+        17 => "udp".to_owned(),
+        58 => "icmpv6".to_owned(),
+        n => n.to_string(),
+    }
+}
+
+fn end(address: std::net::IpAddr, port: u16) -> String {
+    match port {
+        0 => address.to_string(),
+        port => std::net::SocketAddr::new(address, port).to_string(),
+    }
+}
+
+fn table(device: &str, rows: &[Row]) -> String {
+    let mut text = String::new();
+    if rows.is_empty() {
+        return format!("{device}: no flow has moved within ten seconds\n");
+    }
+    let shown = &rows[..rows.len().min(ROWS)];
+    let wide = |of: fn(&Row) -> &str, least: usize| {
+        shown
+            .iter()
+            .map(|r| of(r).len())
+            .max()
+            .unwrap_or(0)
+            .max(least)
+    };
+    let (local, remote) = (wide(|r| &r.local, 5), wide(|r| &r.remote, 6));
+    let _ = writeln!(
+        text,
+        "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:<11}  why",
+        "", "local", "remote", "down", "up", "RTT ms", "least", "tier"
+    );
+    let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
+    let rate = |kbit| match kbit {
+        0 => "–".to_owned(),
+        kbit => Rate::from_kbit(kbit).to_string(),
+    };
+    for r in shown {
+        let group = r.cgroup.as_ref().map(|g| format!(" [{g}]"));
+        let _ = writeln!(
+            text,
+            "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:<11}  {}{}",
+            r.proto,
+            r.local,
+            r.remote,
+            rate(r.down_kbit),
+            rate(r.up_kbit),
+            ms(r.rtt_ms),
+            ms(r.rtt_min_ms),
+            r.tier,
+            r.why,
+            group.unwrap_or_default()
+        );
+    }
+    if rows.len() > ROWS {
+        let _ = writeln!(text, "and {} more", rows.len() - ROWS);
+    }
+    text
+}
+
+/// Paths of this host's control groups by their numbers.
+fn group_names() -> HashMap<u64, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let mut names = HashMap::new();
+    let Some(root) = evenkeel_kernel::control_groups() else {
+        return names;
+    };
+    let mut open = vec![root.clone()];
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if let Ok(meta) = entry.metadata()
+                && meta.is_dir()
+            {
+                let name = path.strip_prefix(&root).unwrap_or(&path);
+                names.insert(meta.ino(), format!("/{}", name.display()));
+                open.push(path);
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(down: u64, last_ms: u64) -> Flow {
+        let way = |bytes| Way {
+            bytes,
+            packets: 1,
+            last: Duration::from_millis(last_ms),
+            ..Way::default()
+        };
+        Flow {
+            ways: [way(100), way(down)],
+            first: Duration::ZERO,
+            cgroup: 0,
+            mark: 0,
+            why: Why::Rule(1),
+            tier: Tier::Video,
+            dscp: 0,
+            closed: false,
+        }
+    }
+
+    fn key(port: u16) -> Key {
+        Key {
+            local: "192.0.2.1".parse().unwrap(),
+            remote: "198.51.100.1".parse().unwrap(),
+            local_port: port,
+            remote_port: 443,
+            proto: 6,
+        }
+    }
+
+    #[test]
+    fn who_moves_most_stands_first_and_who_is_quiet_is_left_out() {
+        let before = Seen::from([(key(1), flow(1000, 0)), (key(2), flow(1000, 0))]);
+        let now = Seen::from([
+            (key(1), flow(2000, 60_000)),
+            (key(2), flow(126_000, 59_000)),
+            (key(3), flow(9_000_000, 40_000)),
+        ]);
+        let rules = ["voice".to_owned(), "video tcp port 443".to_owned()];
+        let second = Duration::from_secs(1);
+        let found = rows(&before, &now, second, &rules, &HashMap::new(), false);
+        let of: Vec<_> = found
+            .iter()
+            .map(|r| (r.local.as_str(), r.down_kbit))
+            .collect();
+        assert_eq!(of, [("192.0.2.1:2", 1000), ("192.0.2.1:1", 8)]);
+        assert_eq!(found[0].why, "video tcp port 443");
+        let text = table("wan", &found);
+        assert!(text.contains("1mbit"), "{text}");
+        assert_eq!(
+            rows(&before, &now, second, &[], &HashMap::new(), true).len(),
+            3
+        );
+        assert_eq!(found[1].why, "video tcp port 443");
+    }
+
+    #[test]
+    fn nobody() {
+        assert!(table("wan", &[]).contains("no flow"));
+    }
+}

@@ -1,0 +1,139 @@
+//! Our programs on a device: loaded and told what to do before they are attached, found again
+//! afterwards by what hangs at the device's hooks.
+//!
+//! Principles: the filter holds the program and the program its maps, so nothing of ours has to
+//! run on; rules are checked whole before anything is touched, and change without a gap.
+//! Non-goals: what the programs do (crate `evenkeel-datapath`).
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use evenkeel_core::plan::{Backend, EGRESS, Feature, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
+use evenkeel_core::rules::{FlowRule, MOST, defaults};
+use evenkeel_core::tc::{Filter, FilterKind, Handle, Op};
+use evenkeel_datapath::layout::{Hand, Rule, Side};
+use evenkeel_datapath::{Maps, Programs};
+use evenkeel_wire::FilterBody;
+
+use crate::{Error, Session};
+
+/// A person's rules and then the defaults, as the programs take them.
+pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
+    let refused = |n: usize, rule: &FlowRule, why: &str| Error::Rule {
+        number: n + 1,
+        rule: rule.to_string(),
+        why: why.to_owned(),
+    };
+    if let Some(rule) = rules.get(MOST) {
+        return Err(refused(MOST, rule, &format!("{MOST} rules are the most")));
+    }
+    if let Some((n, rule)) = rules.iter().enumerate().find(|r| r.1.cgroup.is_some())
+        && !Programs::load(0)?.has_cgroups()
+    {
+        let why = "this kernel cannot tell control groups (CONFIG_SOCK_CGROUP_DATA)";
+        return Err(refused(n, rule, why));
+    }
+    let mut all = Vec::new();
+    for (n, rule) in rules.iter().chain(&defaults()).enumerate() {
+        let group = rule
+            .cgroup
+            .as_deref()
+            .map(control_group)
+            .transpose()
+            .map_err(|why| refused(n, rule, &why))?;
+        all.push(Rule::new(rule, group));
+    }
+    Ok(all)
+}
+
+/// A control group's id and how far it is below the root.
+fn control_group(path: &str) -> Result<(u64, u8), String> {
+    let names: Vec<&str> = path.split('/').filter(|n| !n.is_empty()).collect();
+    let root = control_groups().ok_or("no control groups of version 2 are mounted")?;
+    let place = root.join(names.join("/"));
+    let found = std::fs::metadata(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+    let level = u8::try_from(names.len()).map_err(|_| "it is too deep".to_owned())?;
+    Ok((found.ino(), level))
+}
+
+/// Where control groups of version 2 are mounted.
+pub fn control_groups() -> Option<PathBuf> {
+    // proc_pid_mountinfo(5): mount point in the fifth field, the type after a lone hyphen.
+    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
+    mounts.lines().find_map(|line| {
+        let (mount, rest) = line.split_once(" - ")?;
+        let point = mount.split(' ').nth(4)?;
+        rest.starts_with("cgroup2 ").then(|| PathBuf::from(point))
+    })
+}
+
+/// Loads the programs, told what `plan` wants of them.
+pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
+    let mut programs = Programs::load(plan.device.link_header)?;
+    let mut maps = programs.maps()?;
+    let hand = match plan.backend {
+        Backend::Cake => Hand::Cake,
+        Backend::HtbFqCodel => Hand::Tiers,
+        Backend::HtbBuckets => Hand::Buckets,
+    };
+    maps.set_sides([EGRESS, INGRESS].map(|major| Side { hand, major }))?;
+    maps.set_rules(rules)?;
+    Ok(programs)
+}
+
+/// `op` with the descriptor of the program that it attaches, if it does.
+pub(crate) fn with_descriptor(op: &Op, programs: Option<&Programs>) -> Result<Op, Error> {
+    let mut op = op.clone();
+    if let Op::FilterAdd {
+        filter: Filter {
+            kind: FilterKind::Bpf(bpf),
+            ..
+        },
+        ..
+    } = &mut op
+        && let Some(programs) = programs
+    {
+        bpf.fd = programs.fd(&bpf.name)?;
+    }
+    Ok(op)
+}
+
+/// Numbers of our programs at a device's two hooks; `None` unless both are there.
+pub(crate) fn attached(session: &mut Session, ifindex: u32) -> Result<Option<u32>, Error> {
+    let mut found = None;
+    for (hook, name) in [Handle::CLSACT_EGRESS, Handle::CLSACT_INGRESS]
+        .into_iter()
+        .zip(PROGRAMS)
+    {
+        let filters = session.filters(ifindex, hook)?;
+        let id = filters.iter().find_map(|f| match &f.body {
+            FilterBody::Known(FilterKind::Bpf(b)) if f.pref == PROGRAM_PREF && b.name == name => {
+                b.id
+            }
+            _ => None,
+        });
+        let Some(id) = id else { return Ok(None) };
+        found = Some(id);
+    }
+    Ok(found)
+}
+
+/// Why there are no programs on this kernel.
+pub(crate) fn missing() -> String {
+    match Programs::load(0) {
+        Err(e) => e.to_string(),
+        Ok(_) => format!("it lacks {}", Feature::Bpf.config()),
+    }
+}
+
+/// The maps of the programs on a device; `None` if there are none.
+pub fn maps(device: &str) -> Result<Option<Maps>, Error> {
+    let mut session = Session::open()?;
+    let link = session
+        .link(device)?
+        .ok_or_else(|| Error::NoDevice(device.to_owned()))?;
+    match attached(&mut session, link.index)? {
+        Some(id) => Ok(Some(Maps::of_program(id)?)),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,192 @@
+//! What evenkeel's programs say of round trips, against the line's own arithmetic: on one
+//! connection, on sixteen and on a thousand.
+//!
+//! Each connection sends a byte and gets one back, so that every time stamp is echoed at once.
+//! A try in which the emulator lagged is void and made again, because tests run beside compilers.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
+use evenkeel_lab::Experiment;
+use evenkeel_lab::emulator::{Emulator, LineConfig};
+use evenkeel_lab::experiment::server_address;
+use evenkeel_lab::topology::{Topology, WAN};
+use evenkeel_sys::poll::{Interest, Poller, Waker};
+use evenkeel_sys::sched;
+
+const PORT: u16 = 50_001;
+const STOP: u64 = u64::MAX;
+const LISTEN: u64 = u64::MAX - 1;
+
+/// Sends every byte back, until woken.
+fn echo(listener: &TcpListener, stop: &Waker) {
+    let _ = sched::realtime_thread(20);
+    listener.set_nonblocking(true).unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(listener, LISTEN, Interest::Read).unwrap();
+    poller.add(stop, STOP, Interest::Read).unwrap();
+    let mut all: Vec<TcpStream> = Vec::new();
+    let mut ready = Vec::new();
+    loop {
+        poller.wait(&mut ready).unwrap();
+        for r in &ready {
+            match r.token {
+                STOP => return,
+                LISTEN => {
+                    while let Ok((stream, _)) = listener.accept() {
+                        stream.set_nonblocking(true).unwrap();
+                        stream.set_nodelay(true).unwrap();
+                        poller
+                            .add(&stream, all.len() as u64, Interest::Read)
+                            .unwrap();
+                        all.push(stream);
+                    }
+                }
+                n => {
+                    let mut buffer = [0; 64];
+                    if let Some(s) = all.get_mut(n as usize) {
+                        match s.read(&mut buffer) {
+                            Ok(0) | Err(_) => {
+                                let _ = poller.remove(&*s);
+                            }
+                            Ok(n) => s.write_all(&buffer[..n]).unwrap(),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Opens `n` connections and has each say something, `rounds` times.
+fn talk(n: usize, rounds: usize) {
+    let server = SocketAddr::new(server_address(0), PORT);
+    let mut all: Vec<TcpStream> = (0..n)
+        .map(|_| {
+            let stream = TcpStream::connect(server).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream
+        })
+        .collect();
+    for _ in 0..rounds {
+        // A few at a time: what is measured is the line, not a queue of our making.
+        for some in all.chunks_mut(8) {
+            for s in &mut *some {
+                s.write_all(&[1]).unwrap();
+                // Time stamps count in milliseconds.
+                std::thread::sleep(Duration::from_micros(1100));
+            }
+            for s in some {
+                s.read_exact(&mut [0]).unwrap();
+            }
+        }
+    }
+}
+
+/// Latest round trips of all connections, ms; or why the try is void.
+fn measured(n: usize, rounds: usize) -> Result<Vec<f64>, String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
+    let experiment = Experiment::load(&file).unwrap();
+    let (hosts, ends) = Topology::build(&experiment).unwrap();
+    let [down, up] = experiment.pipes(1);
+    let beyond = experiment.servers.iter().enumerate().map(|(i, s)| {
+        let more = (s.rtt_ms - experiment.line.rtt_ms) / 1000.0;
+        (server_address(i), Duration::from_secs_f64(more))
+    });
+    let beyond = beyond.collect();
+    let emulator = Emulator::start(ends, LineConfig { down, up, beyond }).unwrap();
+    let records = tempfile::tempdir().unwrap();
+    let (dir, line) = (records.path().to_owned(), experiment.line.clone());
+    let stop = Arc::new(Waker::new().unwrap());
+    let until = Arc::clone(&stop);
+    let server = SocketAddr::new(server_address(0), PORT);
+    let serving = hosts.servers[0]
+        .spawn("echo", move || {
+            echo(&TcpListener::bind(server).unwrap(), &until);
+        })
+        .unwrap();
+    let shaped = dir.clone();
+    hosts
+        .gateway
+        .run(move || {
+            let request = Request {
+                device: WAN.into(),
+                down: line.down,
+                up: line.up,
+                framing: Some(line.framing),
+                choice: Choice::Auto,
+                mode: Mode::Ping,
+                replace: false,
+                rules: Vec::new(),
+            };
+            shape(&StateDir::new(shaped), &request).unwrap();
+        })
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    emulator.mark();
+    hosts.clients[0].run(|| talk(n, rounds)).unwrap();
+    let found = hosts
+        .gateway
+        .run(move || {
+            let maps = maps(WAN).unwrap().expect("this kernel takes eBPF");
+            let flows = maps.flows().unwrap();
+            clear(&StateDir::new(dir), WAN).unwrap();
+            flows
+        })
+        .unwrap();
+    stop.wake();
+    serving.join().unwrap().unwrap();
+    let report = emulator.finish().unwrap();
+    if report.lag_p99 > Duration::from_millis(1) {
+        return Err(format!("the line lagged by {:?}", report.lag_p99));
+    }
+    let ours = found.iter().filter(|(k, _)| k.remote_port == PORT);
+    Ok(ours
+        .map(|(k, f)| {
+            let rtt = f.ways[0].rtt.unwrap_or_else(|| panic!("{k:?}: {f:?}"));
+            assert!(f.ways[0].rtt_count as usize > rounds / 2, "{f:?}");
+            rtt.as_secs_f64() * 1000.0
+        })
+        .collect())
+}
+
+#[test]
+fn passive_round_trips_are_the_lines() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP passive_round_trips_are_the_lines: not root");
+        return;
+    }
+    // A segment with one byte is 53 bytes of IP, 77 on the line each way.
+    let truth = 9.2 + 77.0 * 8.0 / 40_143.0 + 77.0 * 8.0 / 109_341.0;
+    for (n, rounds) in [(1, 50), (16, 10), (1000, 2)] {
+        let mut last = String::new();
+        let good = (0..6).any(|_| {
+            let mut all = match measured(n, rounds) {
+                Ok(all) => all,
+                Err(void) => {
+                    last = void;
+                    return false;
+                }
+            };
+            assert_eq!(all.len(), n);
+            all.sort_by(f64::total_cmp);
+            let off = |share: f64| {
+                let i = ((n as f64 * share) as usize).min(n - 1);
+                (all[i] - truth).abs()
+            };
+            last = format!(
+                "{n} connections: median off by {:.3} ms, p95 by {:.3} ms",
+                off(0.5),
+                off(0.95)
+            );
+            println!("{last}");
+            off(0.5) <= 0.2 && off(0.95) <= 1.0
+        });
+        assert!(good, "{last}");
+    }
+}

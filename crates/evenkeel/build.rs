@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 
 const ROOT: &str = "../..";
 /// Files and directories that count.
-const CODE: [&str; 8] = [
+const CODE: [&str; 10] = [
     "Cargo.lock",
     "crates/core/src",
     "crates/wire/src",
     "crates/sys/src",
+    "crates/datapath/bpf",
+    "crates/datapath/src",
     "crates/kernel/src",
     "crates/measure/src",
     "crates/lab/src",

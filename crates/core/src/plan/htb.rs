@@ -205,9 +205,11 @@ impl Side<'_> {
 
     /// Bytes that may wait in one bucket. From us: what a flow with a long way to go needs to
     /// keep the line busy after it backs off. Towards us: less, because a drop is the signal
-    /// and the sooner it comes, the less waits at the provider.
+    /// and the sooner it comes, the less waits at the provider. Measured on 109 Mbit/s with one
+    /// flow over 9 and one over 60 ms: 20 ms keep 97.7 and 93.8 Mbit/s at +1.30 ms, 10 ms 97.8
+    /// and 91.4 at +0.72, 5 ms 95.6 and 68.7 at +0.61 (CAKE: 97.8 and 87.2 at +0.65).
     fn bucket_limit(&self) -> u32 {
-        let time = Duration::from_millis(if self.ingress { 20 } else { 40 });
+        let time = Duration::from_millis(if self.ingress { 10 } else { 40 });
         let bytes = u32::try_from(self.rate.bytes_in(time)).unwrap_or(u32::MAX);
         bytes.max(8 * self.frame())
     }

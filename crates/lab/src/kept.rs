@@ -6,7 +6,7 @@
 //! directory, with all that written out in it.
 //!
 //! Principles: what does not match to the letter, or cannot be read, is not there; a file is
-//! whole or absent; void runs are not kept; what nobody asked for during [`KEEP`] goes. In
+//! whole or absent; void runs are not kept; what nobody asked for during thirty days goes. In
 //! virtual time a kept cell is what a new run would bring; elsewhere it is one measurement, and
 //! the caller says how to make another. Non-goals: sharing between machines.
 
@@ -108,7 +108,7 @@ impl Kept {
         let _ = write_whole(&path, &entry);
     }
 
-    /// Removes what was not asked for during [`KEEP`], of any experiment.
+    /// Removes what was not asked for during thirty days, of any experiment.
     pub fn prune(&self) {
         let Some(entries) = self.dir.as_ref().and_then(|d| fs::read_dir(d).ok()) else {
             return;

@@ -726,16 +726,20 @@ static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s,
 	__u32 tier = f->tier & (TIERS - 1), minor;
 	int knows = f->cake_knows;
 
-	if (f->why == WHY_DEFAULT && p->key.proto == IPPROTO_UDP &&
-	    p->length < SMALL_BYTES * p->segments &&
-	    w->window_bytes < SMALL_RATE &&
-	    w->window_bytes < SMALL_BYTES * w->window_packets)
-		/* A call or a game. CAKE sees that by itself. */
-		tier = VOICE;
-	if (p->key.proto == IPPROTO_TCP && p->payload == 0) {
+	if (s->hand == HAND_CAKE) {
+		/* CAKE finds small flows and sparse acknowledgements by itself. */
+		knows |= p->key.proto == IPPROTO_TCP && p->payload == 0;
+	} else if (p->key.proto == IPPROTO_TCP && p->payload == 0) {
 		/* Whatever it acknowledges must not wait for it. */
 		tier = VOICE;
-		knows = 1;
+	} else {
+		/* A call or a game. */
+		f->small = f->why == WHY_DEFAULT && p->key.proto == IPPROTO_UDP &&
+			   p->length < SMALL_BYTES * p->segments &&
+			   w->window_bytes < SMALL_RATE &&
+			   w->window_bytes < SMALL_BYTES * w->window_packets;
+		if (f->small)
+			tier = VOICE;
 	}
 	counts->tier_packets[way & 1][tier] += p->segments;
 	counts->tier_bytes[way & 1][tier] += p->length;

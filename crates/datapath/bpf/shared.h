@@ -1,7 +1,7 @@
 /* What the programs and their loader (src/layout.rs) agree on: every value in a map.
  *
  * Principles: fixed widths, explicit padding, host byte order but for addresses and ports, which
- * stand as on the wire. Each struct has its twin in layout.rs; a test compares the sizes.
+ * stand as on the wire. Each struct has its twin in layout.rs; a map opens only with its size.
  */
 #pragma once
 
@@ -71,8 +71,6 @@ struct rule {
 
 /* Why a flow is in its tier, beside the number of a rule. */
 #define WHY_DEFAULT 0xffff /* no rule holds, nothing known of it */
-#define WHY_SMALL 0xfffe   /* small and regular */
-#define WHY_ICMP 0xfffd
 
 struct flow_key {
 	__u32 local[4], remote[4]; /* IPv4: ::ffff:a.b.c.d */
@@ -112,7 +110,8 @@ struct flow {
 	__u8 cake_knows;
 	__u8 dscp;
 	__u8 seen; /* FLOW_... */
-	__u8 pad[2];
+	__u8 small; /* its latest packet went first because the flow is small and regular */
+	__u8 pad;
 };
 
 #define FLOW_SYN_UP (1 << 0)

@@ -244,6 +244,8 @@ impl Key {
 pub enum Why {
     /// No rule holds.
     Default,
+    /// No rule holds, and it is small and regular as calls and games are.
+    Small,
     /// The rule of this number in its set.
     Rule(u16),
 }
@@ -310,6 +312,10 @@ impl Flow {
         let _cake_knows = r.u8()?;
         let dscp = r.u8()?;
         let closed = r.u8()? & 4 != 0;
+        let (why, tier) = match r.u8()? {
+            0 => (why, tier),
+            _ => (Why::Small, Tier::Voice),
+        };
         Some(Flow {
             ways,
             first,

@@ -36,7 +36,6 @@ impl Programs {
     }
 
     fn load_with(link_header: u16, cgroups: bool) -> Result<Self, Error> {
-        let refused = |e: &dyn std::error::Error| Error::Load(words(e));
         let mut loader = EbpfLoader::new();
         // No relocation asks for the kernel's own types.
         loader.btf(None);
@@ -44,22 +43,34 @@ impl Programs {
         loader.override_global("with_cgroups", &flag, true);
         let header = link_header as u8;
         loader.override_global("link_header", &header, true);
-        let mut ebpf = loader.load(OBJECT).map_err(|e| refused(&e))?;
-        for name in PROGRAMS.into_iter().chain([NOTHING]) {
-            let program: &mut SchedClassifier = ebpf
-                .program_mut(name)
-                .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
-                .try_into()
-                .map_err(|e: aya::programs::ProgramError| refused(&e))?;
-            // The verifier gives up when a signal is pending (`bpf_check`); libbpf asks as often.
-            let mut tries = 0..5;
-            while let Err(e) = program.load() {
-                if tries.next().is_none() || !is_interrupted(&e) {
-                    return Err(refused(&e));
-                }
+        let ebpf = loader.load(OBJECT).map_err(|e| Error::Load(words(&e)))?;
+        let mut this = Programs { ebpf, cgroups };
+        PROGRAMS.into_iter().try_for_each(|p| this.load_one(p))?;
+        Ok(this)
+    }
+
+    /// Loads [`NOTHING`] as well.
+    pub fn load_nothing(&mut self) -> Result<(), Error> {
+        self.load_one(NOTHING)
+    }
+
+    fn load_one(&mut self, name: &str) -> Result<(), Error> {
+        let refused =
+            |e: aya::programs::ProgramError| Error::Load(format!("{name}: {}", words(&e)));
+        let program: &mut SchedClassifier = self
+            .ebpf
+            .program_mut(name)
+            .ok_or_else(|| Error::Load(format!("{name} is not in the object")))?
+            .try_into()
+            .map_err(refused)?;
+        // The verifier gives up when a signal is pending (`bpf_check`); libbpf asks as often.
+        let mut tries = 0..5;
+        while let Err(e) = program.load() {
+            if tries.next().is_none() || !is_interrupted(&e) {
+                return Err(refused(e));
             }
         }
-        Ok(Programs { ebpf, cgroups })
+        Ok(())
     }
 
     /// The descriptor of the program of this name, for as long as this lives.

@@ -367,8 +367,8 @@ fn each_kind_of_rule() {
         tier: 3,
         ..Rule::default()
     };
-    let yes4 = v4(US, THEM, UDP, 46, 0, &udp(4000, 5060, 20));
-    let yes6 = v6(us6(), them6(), UDP, 46, &udp(4000, 5060, 20));
+    let yes4 = v4(US, THEM, UDP, 46, 0, &udp(4000, 5060, 300));
+    let yes6 = v6(us6(), them6(), UDP, 46, &udp(4000, 5060, 300));
     for (what, rule, packet, holds) in [
         ("nothing asked", rule, &yes4, true),
         (
@@ -697,6 +697,12 @@ fn small_datagrams_and_acknowledgements_go_first_in_htb() {
     let ack = tcp(1, 2, ACK, &stamps(1, 1), 0);
     assert_eq!(b.up(&up4(&ack, TCP)).priority, 0xec0_0010);
     assert_eq!(b.up(&up4(&udp(3, 4, 172), UDP)).priority, 0xec0_0010);
+    let call = b.flow(key(UDP, 3, 4));
+    assert_eq!(
+        (call.tier, call.why),
+        (Tier::Voice, Why::Small),
+        "and is shown so"
+    );
     assert_eq!(b.up(&up4(&udp(5, 6, 1200), UDP)).priority, 0xec0_0030);
     // Many small ones are no call.
     let mut last = 0;
@@ -704,6 +710,8 @@ fn small_datagrams_and_acknowledgements_go_first_in_htb() {
         last = b.up(&up4(&udp(3, 4, 172), UDP)).priority;
     }
     assert_eq!(last, 0xec0_0030);
+    let flood = b.flow(key(UDP, 3, 4));
+    assert_eq!((flood.tier, flood.why), (Tier::BestEffort, Why::Default));
 }
 
 #[test]

@@ -173,6 +173,7 @@ fn rows(
                         .get(usize::from(n))
                         .cloned()
                         .unwrap_or_else(|| format!("rule {}", n + 1)),
+                    Why::Small => "small and regular".to_owned(),
                     Why::Default if down.heavy || up.heavy => "moves much".to_owned(),
                     Why::Default => "no rule".to_owned(),
                 },

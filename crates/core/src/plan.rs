@@ -226,26 +226,42 @@ impl fmt::Display for Mode {
 }
 
 impl Mode {
-    /// Thousandths of the line's rate that are shaped to: (from us, towards us).
+    /// The rates that a line of `up` and `down` is shaped to, and what receive windows aim at
+    /// where they are bounded.
     ///
     /// From us the queue is all ours as soon as we send less than the line takes; the rest is
     /// for clocks that differ. Towards us the queue moves to our side only as far as we are
-    /// slower than the line, and one that was built there drains at the difference.
-    const fn permille(self) -> (u64, u64) {
-        match self {
-            Mode::Ping => (990, 960),
-            Mode::Bandwidth => (1000, 990),
+    /// slower than the line, and one that was built there drains at the difference. Where
+    /// senders are held by their windows no queue is built, and the shaper is there for the
+    /// others: it is a little slower than the line, and the windows aim a little below it.
+    pub const fn shaped(self, up: Rate, down: Rate, windows: bool) -> Shaped {
+        let (from, towards, aim) = match (self, windows) {
+            (Mode::Ping, true) => (9900, 9975, 9950),
+            (Mode::Ping, false) => (9900, 9600, 0),
+            (Mode::Bandwidth, true) => (10_000, 10_000, 10_000),
+            (Mode::Bandwidth, false) => (10_000, 9900, 0),
+        };
+        Shaped {
+            up: whole_kbit(up.per_ten_thousand(from)),
+            down: whole_kbit(down.per_ten_thousand(towards)),
+            windows: if windows {
+                Some(whole_kbit(down.per_ten_thousand(aim)))
+            } else {
+                None
+            },
         }
     }
+}
 
-    /// The rates that a line of `up` and `down` is shaped to: (from us, towards us).
-    pub const fn shaped(self, up: Rate, down: Rate) -> (Rate, Rate) {
-        let (from, towards) = self.permille();
-        (
-            whole_kbit(up.permille(from)),
-            whole_kbit(down.permille(towards)),
-        )
-    }
+/// What a line is shaped to, at the link layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shaped {
+    /// From us.
+    pub up: Rate,
+    /// Towards us.
+    pub down: Rate,
+    /// What receive windows aim at, if they are bounded.
+    pub windows: Option<Rate>,
 }
 
 /// The device that leads to the Internet.
@@ -347,6 +363,8 @@ pub struct Plan {
     pub egress: Rate,
     /// Shaped rate towards us, link layer.
     pub ingress: Rate,
+    /// What receive windows aim at, link layer; `None`: they are left alone.
+    pub windows: Option<Rate>,
     /// Name of the IFB that arriving packets are redirected to.
     pub ifb: String,
     /// Our programs tell the disciplines how urgent a packet is; else u32 filters do.
@@ -374,13 +392,14 @@ pub enum PlanError {
     },
 }
 
-/// Turns facts into a plan.
+/// Turns facts into a plan. `windows`: bound receive windows, where the kernel takes eBPF.
 pub fn plan(
     caps: &Capabilities,
     device: &Device,
     line: Line,
     mode: Mode,
     choice: Choice,
+    windows: bool,
 ) -> Result<Plan, PlanError> {
     let candidates: &[Backend] = match choice {
         Choice::Auto => &Backend::ALL,
@@ -409,16 +428,18 @@ pub fn plan(
             config: list(&|f| f.config().to_owned()),
         });
     };
-    let (egress, ingress) = mode.shaped(line.up, line.down);
+    let programs = caps.has(Feature::Bpf);
+    let shaped = mode.shaped(line.up, line.down, windows && programs);
     let mut plan = Plan {
         backend,
         device: device.clone(),
         line,
         mode,
-        egress,
-        ingress,
+        egress: shaped.up,
+        ingress: shaped.down,
+        windows: shaped.windows,
         ifb: ifb_name(device.ifindex),
-        programs: caps.has(Feature::Bpf),
+        programs,
         setup: Vec::new(),
         update: Vec::new(),
     };

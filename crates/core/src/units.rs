@@ -59,6 +59,12 @@ impl Rate {
         Rate((self.0 as u128 * permille as u128 / 1000) as u64)
     }
 
+    /// `n` ten-thousandths of this rate, rounded down.
+    #[must_use]
+    pub const fn per_ten_thousand(self, n: u64) -> Self {
+        Rate((self.0 as u128 * n as u128 / 10_000) as u64)
+    }
+
     /// The time that `bytes` take on the wire, rounded up to a nanosecond. Zero rate: `None`.
     pub fn time_for(self, bytes: u64) -> Option<Duration> {
         if self.0 == 0 {

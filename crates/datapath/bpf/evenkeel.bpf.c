@@ -105,6 +105,11 @@ struct packet {
 	__u32 segments;
 	__u32 payload;  /* behind the TCP header */
 	__u32 stamp, echo;
+	__u32 tcp; /* where its header begins; 0: it has none */
+	__u32 seq, ack;
+	__u16 window;
+	__u8 mptcp;
+	__u8 pad;
 	__u8 dscp;
 	__u8 tcp_flags;
 	__u8 scale; /* plus 1; 0: no option */
@@ -228,6 +233,8 @@ static __always_inline void tcp_options(struct __sk_buff *skb, struct scratch *s
 			if (load(skb, s->option + 2, &p->stamp, 8))
 				return;
 			p->stamps = 1;
+		} else if (s->bytes[0] == 30) {
+			p->mptcp = 1;
 		}
 		s->option += s->bytes[1];
 	}
@@ -329,6 +336,20 @@ static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u
 	p->length = length + (segments - 1) * headers;
 }
 
+static __always_inline void tcp_header(struct packet *p, const __u8 *tcp)
+{
+	__u32 seq, ack;
+	__u16 window;
+
+	__builtin_memcpy(&seq, tcp + 4, 4);
+	__builtin_memcpy(&ack, tcp + 8, 4);
+	__builtin_memcpy(&window, tcp + 14, 2);
+	p->seq = bpf_ntohl(seq);
+	p->ack = bpf_ntohl(ack);
+	p->window = bpf_ntohs(window);
+	p->tcp_flags = tcp[13];
+}
+
 /* Nearly all packets: IPv4 without options, whole, UDP or TCP with no option but time stamps.
  * 0: it is not one of them.
  */
@@ -347,11 +368,14 @@ static __always_inline int parse_usual(struct __sk_buff *skb, int way, struct sc
 		return 0;
 	p->stamps = 0;
 	p->scale = 0;
+	p->mptcp = 0;
 	if (ip[9] == IPPROTO_UDP) {
 		headers = 28;
 		p->tcp_flags = 0;
+		p->tcp = 0;
 	} else if (ip[9] == IPPROTO_TCP) {
-		p->tcp_flags = ip[33];
+		p->tcp = link_header + 20;
+		tcp_header(p, ip + 20);
 		if (ip[32] >> 4 == 5) {
 			headers = 40;
 		} else if (ip[32] >> 4 == 8) {
@@ -426,7 +450,8 @@ static __always_inline int parse(struct __sk_buff *skb, int way, struct scratch 
 		if (load(skb, s->at, s->bytes, 20) == 0) {
 			__u32 data = (s->bytes[12] >> 4) * 4;
 
-			p->tcp_flags = s->bytes[13];
+			p->tcp = s->at;
+			tcp_header(p, s->bytes);
 			s->headers += data;
 			s->option = s->at + 20;
 			s->options_end = s->at + data;
@@ -618,6 +643,8 @@ static __always_inline void round_trips(struct flow *f, const struct packet *p, 
 		f->syn = f->seen & bit ? 0 : now;
 		f->seen |= bit;
 		mine->scale = p->scale;
+		if (p->mptcp)
+			f->seen |= FLOW_MPTCP;
 	} else if (f->syn && flags & TCP_ACK) {
 		/* The third of the handshake answers the second, if it comes from the first. */
 		if (f->seen == (FLOW_SYN_UP | FLOW_SYN_DOWN) && p->payload == 0)
@@ -717,6 +744,8 @@ static __always_inline __u32 hash_of(const struct flow_key *k)
 	return h;
 }
 
+#include "windows.h"
+
 /* Tells the queueing discipline. */
 static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s, struct flow *f,
 				    const struct packet *p, int way, __u64 now,
@@ -796,6 +825,7 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 	if (p->key.proto == IPPROTO_TCP)
 		round_trips(f, p, way, now);
 	hand_on(skb, &c->side[way & 1], f, p, way, now, counts);
+	windows(skb, f, p, way, now);
 	return TC_ACT_UNSPEC;
 }
 

@@ -98,8 +98,91 @@ struct way {
 	__u8 pad;
 };
 
+/* Framing of the line, as Framing's modes. */
+#define FRAMING_NONE 0
+#define FRAMING_ATM 1
+#define FRAMING_PTM 2
+
+/* What the windows are told of the line. */
+struct line {
+	__u64 lease;     /* time until which windows are bounded, ns; 0: they are not */
+	__u32 rate;      /* towards us, bytes per second at the link layer */
+	__u32 target;    /* of it, for all flows together */
+	__u32 packet;    /* bytes of a full packet at the link layer */
+	__u32 packet_ns; /* how long the line takes for it */
+	__s32 overhead;
+	__u32 mpu;
+	__u32 framing; /* FRAMING_... */
+	__u32 pad;
+};
+
+/* Who is active in a slot of time. */
+struct pool_slot {
+	__u32 slot;
+	__u32 hosts;   /* with flows that take all they get */
+	__u32 limited; /* what the other hosts take, bytes per second */
+};
+
+/* The line as a whole. */
+struct pool {
+	__u64 arrived, others; /* bytes; the latter of what knows no windows */
+	__u64 arrived_before, others_before;
+	__u64 step;    /* time of the latest look */
+	__u64 bounded; /* when a flow last used up its window */
+	__u32 all, other; /* the same as smoothed rates, bytes per second */
+	__u32 virtual; /* bytes of a queue at the target rate */
+	__u32 full;    /* whether the line is used to the full */
+	__u32 boost;   /* of shares, thousandths */
+	__u32 pad;
+	struct pool_slot slot[8];
+};
+
+struct host_slot {
+	__u32 slot;
+	__u32 weight;  /* of flows that take all they get */
+	__u32 limited; /* what the others take, bytes per second */
+};
+
+struct host {
+	struct host_slot slot[8];
+};
+
+/* What a flow is granted, and what it made of it. */
+struct grant {
+	__u64 since;  /* begin of the current interval, ns */
+	__u64 fresh;  /* when the window was computed */
+	__u32 asked[4];      /* times of acknowledgements that moved the edge, us */
+	__u32 asked_edge[4]; /* where it was before */
+	__u16 ask, answered; /* how many were noted, and how many of them are done with */
+	__u32 edge;   /* right edge of the window that was let through */
+	__u32 edge_before; /* the same at the beginning of the interval */
+	__u32 seen;   /* end of the latest data */
+	__u32 acked;
+	__u32 segment, wire; /* payload of a full one, and its bytes at the link layer */
+	__u32 window; /* bytes */
+	__u32 share;  /* bytes per second at the link layer */
+	__u32 rate;   /* reached in the latest interval */
+	__u32 bytes;  /* in the current one */
+	__s32 extra;  /* allowance, us */
+	__u32 least, base; /* least round trips beyond us, from moved edges, us: in this interval, ever */
+	__u32 usual;  /* least of an interval beyond the base while no queue stands, us */
+	__u32 paid;   /* number of the first slot that is not paid */
+	__u32 weight, limited; /* what was paid: one or the other */
+	__u16 promise; /* window of its SYN */
+	__u8 host;
+	__u8 flags; /* GRANT_... */
+	__u32 settled; /* paid since its latest interval */
+};
+
+#define GRANT_EDGE (1 << 0)  /* edge is known */
+#define GRANT_SEEN (1 << 1)  /* data has arrived */
+#define GRANT_BOUND (1 << 2) /* it uses all it is granted */
+#define GRANT_RAMPS (1 << 3) /* its rate still grows */
+#define GRANT_HOST (1 << 4)  /* host is known */
+
 struct flow {
 	struct way way[2];
+	struct grant grant;
 	__u64 first; /* ns */
 	__u64 cgroup;
 	__u64 syn; /* time of the SYN or SYN-ACK whose answer is waited for */
@@ -117,6 +200,7 @@ struct flow {
 #define FLOW_SYN_UP (1 << 0)
 #define FLOW_SYN_DOWN (1 << 1)
 #define FLOW_CLOSED (1 << 2)
+#define FLOW_MPTCP (1 << 3)
 
 /* Who has a heavy bucket. */
 struct bucket {

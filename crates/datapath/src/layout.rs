@@ -8,8 +8,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use evenkeel_core::classify::Tier;
+use evenkeel_core::framing;
 pub use evenkeel_core::rules::End;
 use evenkeel_core::rules::{FlowRule, Prefix};
+use evenkeel_core::{Framing, Rate};
 
 /// `struct config`.
 pub const CONFIG: usize = 28;
@@ -18,7 +20,9 @@ pub const RULE: usize = 64;
 /// `struct flow_key`.
 pub const KEY: usize = 40;
 /// `struct flow`.
-pub const FLOW: usize = 184;
+pub const FLOW: usize = 312;
+/// `struct line`.
+pub const LINE: usize = 40;
 /// `struct counts`.
 pub const COUNTS: usize = 208;
 /// `MAX_RULES`: of one set.
@@ -194,6 +198,44 @@ impl Rule {
     }
 }
 
+/// `struct line`: what receive windows are computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line {
+    /// Until when windows are bounded, on the steady clock; [`Duration::MAX`]: for good.
+    pub lease: Duration,
+    /// Link-layer rate towards us.
+    pub rate: Rate,
+    /// What all flows together are to use of it.
+    pub target: Rate,
+    /// How packets are framed.
+    pub framing: Framing,
+    /// Length of a full IP packet, bytes.
+    pub mtu: u32,
+}
+
+impl Line {
+    /// As in the map. Rates above 34 Gbit/s count as that.
+    pub fn to_bytes(self) -> [u8; LINE] {
+        let bytes = |rate: Rate| u32::try_from(rate.bps() / 8).unwrap_or(u32::MAX);
+        let packet = self.framing.wire_len(self.mtu);
+        let mut w = Writer::<LINE>::new();
+        w.u64(u64::try_from(self.lease.as_nanos()).unwrap_or(u64::MAX));
+        w.u32(bytes(self.rate));
+        w.u32(bytes(self.target));
+        w.u32(packet);
+        let took = u64::from(packet) * 8 * 1_000_000_000 / self.rate.bps().max(1);
+        w.u32(u32::try_from(took).unwrap_or(u32::MAX));
+        w.u32(i32::from(self.framing.overhead) as u32);
+        w.u32(u32::from(self.framing.mpu));
+        w.u32(match self.framing.mode {
+            framing::Mode::None => 0,
+            framing::Mode::Atm => 1,
+            framing::Mode::Ptm => 2,
+        });
+        w.bytes
+    }
+}
+
 /// `struct flow_key`: who talks to whom, as seen on the WAN device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
@@ -273,11 +315,28 @@ pub struct Way {
     pub scale: Option<u8>,
 }
 
+/// `struct grant`: what a flow may have on its way to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Grant {
+    /// Receive window, bytes; `None` while none is granted.
+    pub window: Option<u32>,
+    /// Its share of the line, link layer.
+    pub share: Rate,
+    /// What it reached of late, link layer.
+    pub reached: Rate,
+    /// It uses all that it is granted.
+    pub bound: bool,
+    /// Right edge of the window that was let through, a TCP sequence number.
+    pub edge: u32,
+}
+
 /// `struct flow`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
     /// Egress and ingress. A round trip of egress is the Internet's, one of ingress the LAN's.
     pub ways: [Way; 2],
+    /// Its receive window.
+    pub grant: Grant,
     /// When it was first seen, on the steady clock.
     pub first: Duration,
     /// Id of the control group of its socket; 0 if it is not this host's.
@@ -292,6 +351,10 @@ pub struct Flow {
     pub dscp: u8,
     /// One side said that it ends.
     pub closed: bool,
+    /// Both SYNs were seen, so that its window scales are known.
+    pub from_start: bool,
+    /// Multipath TCP, whose windows are of all paths together.
+    pub mptcp: bool,
 }
 
 impl Flow {
@@ -299,6 +362,7 @@ impl Flow {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader(bytes);
         let ways = [r.way()?, r.way()?];
+        let grant = r.grant()?;
         let first = Duration::from_nanos(r.u64()?);
         let cgroup = r.u64()?;
         let _syn = r.u64()?;
@@ -311,20 +375,23 @@ impl Flow {
         let tier = Tier::ALL.get(usize::from(r.u8()?)).copied()?;
         let _cake_knows = r.u8()?;
         let dscp = r.u8()?;
-        let closed = r.u8()? & 4 != 0;
+        let seen = r.u8()?;
         let (why, tier) = match r.u8()? {
             0 => (why, tier),
             _ => (Why::Small, Tier::Voice),
         };
         Some(Flow {
             ways,
+            grant,
             first,
             cgroup,
             mark,
             why,
             tier,
             dscp,
-            closed,
+            closed: seen & 4 != 0,
+            from_start: seen & 3 == 3,
+            mptcp: seen & 8 != 0,
         })
     }
 }
@@ -402,6 +469,36 @@ impl Reader<'_> {
     fn address(&mut self) -> Option<IpAddr> {
         let v6 = Ipv6Addr::from(self.take::<16>()?);
         Some(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4))
+    }
+
+    fn grant(&mut self) -> Option<Grant> {
+        let (_since, fresh) = (self.u64()?, self.u64()?);
+        for _ in 0..9 {
+            // Times and edges of what is waited for.
+            self.u32()?;
+        }
+        let edge = self.u32()?;
+        for _ in 0..5 {
+            // Earlier edge, data, acknowledgement, segment at both layers.
+            self.u32()?;
+        }
+        let window = self.u32()?;
+        let rate = |bytes: u32| Rate::from_bps(u64::from(bytes) * 8);
+        let (share, reached) = (rate(self.u32()?), rate(self.u32()?));
+        for _ in 0..8 {
+            // Bytes, allowance, round trips, what was paid and until when.
+            self.u32()?;
+        }
+        let _promise = self.u16()?;
+        let (_host, flags) = (self.u8()?, self.u8()?);
+        let _settled = self.u32()?;
+        Some(Grant {
+            window: (fresh > 0).then_some(window),
+            share,
+            reached,
+            bound: flags & 4 != 0,
+            edge,
+        })
     }
 
     fn way(&mut self) -> Option<Way> {

@@ -7,9 +7,10 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 
 use crate::Error;
 use crate::layout::{CONFIG, COUNTS, Config, Counts, FLOW, Flow, KEY, Key, MAX_RULES, RTT_STEPS};
-use crate::layout::{RULE, Rule, Side};
+use crate::layout::{LINE, Line, RULE, Rule, Side};
 
 const CONFIG_MAP: &str = "ek_config";
+const LINE_MAP: &str = "ek_line";
 const RULES_MAP: &str = "ek_rules";
 const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
@@ -19,6 +20,7 @@ const COUNTS_MAP: &str = "ek_counts";
 #[allow(missing_debug_implementations)] // aya's maps have none.
 pub struct Maps {
     config: Array<MapData, [u8; CONFIG]>,
+    line: Array<MapData, [u8; LINE]>,
     rules: Array<MapData, [u8; RULE]>,
     flows: HashMap<MapData, [u8; KEY], [u8; FLOW]>,
     rtt: PerCpuArray<MapData, u64>,
@@ -77,6 +79,9 @@ impl Maps {
             config: open(CONFIG_MAP)?
                 .try_into()
                 .map_err(failed("open", CONFIG_MAP))?,
+            line: open(LINE_MAP)?
+                .try_into()
+                .map_err(failed("open", LINE_MAP))?,
             rules: open(RULES_MAP)?
                 .try_into()
                 .map_err(failed("open", RULES_MAP))?,
@@ -103,6 +108,13 @@ impl Maps {
             ..self.config()?
         };
         self.set_config(config)
+    }
+
+    /// The line whose arrivals are held to its rate by receive windows; `None`: windows are left
+    /// alone.
+    pub fn set_line(&mut self, line: Option<Line>) -> Result<(), Error> {
+        let bytes = line.map_or([0; LINE], Line::to_bytes);
+        self.line.set(0, bytes, 0).map_err(failed("set", LINE_MAP))
     }
 
     /// Replaces the rules without a gap: the new ones are written beside the old, then both

@@ -25,6 +25,7 @@ struct Evenkeel {
     name: &'static str,
     choice: Choice,
     mode: Mode,
+    windows: bool,
     state: std::path::PathBuf,
     device: String,
 }
@@ -33,17 +34,19 @@ impl Evenkeel {
     /// The conditions that are evenkeel: what it does by itself, each backend, each mode.
     fn all(state: &Path) -> Vec<Self> {
         [
-            ("evenkeel", Choice::Auto, Mode::Ping),
-            ("evenkeel-cake", Choice::Cake, Mode::Ping),
-            ("evenkeel-htb", Choice::Htb, Mode::Ping),
-            ("evenkeel-bare", Choice::Bare, Mode::Ping),
-            ("evenkeel-bandwidth", Choice::Auto, Mode::Bandwidth),
+            ("evenkeel", Choice::Auto, Mode::Ping, true),
+            ("evenkeel-cake", Choice::Cake, Mode::Ping, true),
+            ("evenkeel-htb", Choice::Htb, Mode::Ping, true),
+            ("evenkeel-bare", Choice::Bare, Mode::Ping, true),
+            ("evenkeel-bandwidth", Choice::Auto, Mode::Bandwidth, true),
+            ("evenkeel-without-windows", Choice::Auto, Mode::Ping, false),
         ]
         .into_iter()
-        .map(|(name, choice, mode)| Evenkeel {
+        .map(|(name, choice, mode, windows)| Evenkeel {
             name,
             choice,
             mode,
+            windows,
             state: state.to_owned(),
             device: String::new(),
         })
@@ -62,7 +65,7 @@ impl Shaper for Evenkeel {
     }
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
-        let (up, down) = self.mode.shaped(line.up, line.down);
+        let shaped = self.mode.shaped(line.up, line.down, self.windows);
         let charge = |rate| Charge {
             rate,
             framing: line.framing,
@@ -82,8 +85,8 @@ impl Shaper for Evenkeel {
                 line.up.kbit(),
                 line.framing
             ),
-            down: Some(charge(down)),
-            up: Some(charge(up)),
+            down: Some(charge(shaped.down)),
+            up: Some(charge(shaped.up)),
         }
     }
 
@@ -96,6 +99,7 @@ impl Shaper for Evenkeel {
             framing: Some(site.line.framing),
             choice: self.choice,
             mode: self.mode,
+            windows: self.windows,
             replace: false,
             rules: Vec::new(),
         };

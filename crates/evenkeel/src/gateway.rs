@@ -10,6 +10,7 @@ use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
 
 use crate::config::Config;
+use crate::Windows;
 use crate::failure::Failure;
 
 /// `evenkeel shape`.
@@ -24,6 +25,7 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
         framing: args.framing,
         choice: args.backend,
         mode: args.mode,
+        windows: args.windows == Windows::On,
         replace: args.replace,
         rules,
     };
@@ -113,6 +115,9 @@ fn summary(shaped: &Shaped) -> String {
     if s.mode == Mode::Bandwidth {
         text += "Mode bandwidth: no headroom, temporary rises of the ping are accepted.\n";
     }
+    if let Some(aim) = s.windows {
+        let _ = writeln!(text, "Receive windows hold downloads to {aim}.");
+    }
     if let Some(what) = &s.replaced {
         let _ = writeln!(
             text,
@@ -162,6 +167,9 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         );
         if let Health::Broken(why) = &s.health {
             let _ = writeln!(text, "  NOT WORKING: {why}");
+        }
+        if let Some(aim) = s.windows {
+            let _ = writeln!(text, "  receive windows hold downloads to {aim}");
         }
         if let Some(why) = &s.without_programs {
             let _ = writeln!(

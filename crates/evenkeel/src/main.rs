@@ -69,6 +69,9 @@ struct Shape {
     /// What matters more: ping or bandwidth
     #[arg(long, default_value = "ping")]
     mode: Mode,
+    /// Hold downloads back by their receive windows, where the kernel takes eBPF: on or off
+    #[arg(long, value_enum, default_value = "on", hide_possible_values = true)]
+    windows: Windows,
     /// Which flows are urgent, in order: "voice udp port 3478-3481", "bulk cgroup /backup.slice"
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<FlowRule>,
@@ -86,6 +89,13 @@ struct Shape {
     json: bool,
     #[command(flatten)]
     state: StateArg,
+}
+
+/// Whether receive windows are bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Windows {
+    On,
+    Off,
 }
 
 #[derive(Debug, Args)]

@@ -7,11 +7,12 @@
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use evenkeel_core::plan::{Backend, EGRESS, Feature, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
 use evenkeel_core::rules::{FlowRule, MOST, defaults};
 use evenkeel_core::tc::{Filter, FilterKind, Handle, Op};
-use evenkeel_datapath::layout::{Hand, Rule, Side};
+use evenkeel_datapath::layout::{Hand, Line, Rule, Side};
 use evenkeel_datapath::{Maps, Programs};
 use evenkeel_wire::FilterBody;
 
@@ -78,7 +79,19 @@ pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
     };
     maps.set_sides([EGRESS, INGRESS].map(|major| Side { hand, major }))?;
     maps.set_rules(rules)?;
+    maps.set_line(line(plan))?;
     Ok(programs)
+}
+
+/// What the windows are told: a lasting lease, until somebody says otherwise.
+pub(crate) fn line(plan: &Plan) -> Option<Line> {
+    plan.windows.map(|target| Line {
+        lease: Duration::MAX,
+        rate: plan.line.down,
+        target,
+        framing: plan.line.framing,
+        mtu: plan.device.mtu,
+    })
 }
 
 /// `op` with the descriptor of the program that it attaches, if it does.

@@ -31,6 +31,8 @@ pub struct Request {
     pub choice: Choice,
     /// What matters more.
     pub mode: Mode,
+    /// Bound receive windows of downloads, where the kernel takes eBPF.
+    pub windows: bool,
     /// Remove somebody else's root discipline.
     pub replace: bool,
     /// Which flows are urgent; the default rules come after these.
@@ -183,7 +185,7 @@ fn prepare(before: &Before, caps: &Capabilities, request: &Request) -> Result<(P
         has_clsact: before.has_clsact && !made_clsact,
         sizes,
     };
-    let plan = plan(caps, &device, line, request.mode, request.choice)?;
+    let plan = plan(caps, &device, line, request.mode, request.choice, request.windows)?;
     Ok((plan, made_clsact))
 }
 
@@ -232,6 +234,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             framing: plan.line.framing,
             framing_assumed: request.framing.is_none(),
             mode: request.mode,
+            windows: plan.windows,
             ifb: plan.ifb.clone(),
             made_clsact,
             replaced: replaced.clone(),
@@ -273,6 +276,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         }
         if let Some(mut maps) = programs::maps(&request.device)? {
             maps.set_rules(&rules)?;
+            maps.set_line(programs::line(&plan))?;
         }
         let shaped = done(made_clsact, true);
         dir.save(&shaped.state)?;

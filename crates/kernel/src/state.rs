@@ -49,6 +49,9 @@ pub struct State {
     pub framing_assumed: bool,
     /// Ping time or bandwidth first.
     pub mode: Mode,
+    /// What receive windows aim at; absent if they are left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Rate>,
     /// Name of our IFB.
     pub ifb: String,
     /// We added the `clsact` qdisc, so we remove it.

@@ -28,6 +28,9 @@ pub struct Status {
     pub framing_assumed: bool,
     /// What matters more.
     pub mode: Mode,
+    /// What receive windows of downloads aim at; absent if they are left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<Rate>,
     /// Why our programs are not there, and u32 filters do what they can; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_programs: Option<String>,
@@ -146,6 +149,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             framing: state.framing.to_string(),
             framing_assumed: state.framing_assumed,
             mode: state.mode,
+            windows: state.windows,
             without_programs: state.without_programs,
             up,
             down,

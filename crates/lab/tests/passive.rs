@@ -123,6 +123,7 @@ fn measured(n: usize, rounds: usize) -> Result<Vec<f64>, String> {
                 framing: Some(line.framing),
                 choice: Choice::Auto,
                 mode: Mode::Ping,
+                windows: false,
                 replace: false,
                 rules: Vec::new(),
             };

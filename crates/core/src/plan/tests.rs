@@ -63,6 +63,7 @@ fn the_best_backend_is_taken() {
             vdsl(),
             Mode::Ping,
             Choice::Auto,
+            false,
         )
         .unwrap();
         assert_eq!(p.backend, backend);
@@ -73,6 +74,7 @@ fn the_best_backend_is_taken() {
         vdsl(),
         Mode::Ping,
         Choice::Htb,
+        false,
     )
     .unwrap();
     assert_eq!(p.backend, Backend::HtbFqCodel);
@@ -87,7 +89,7 @@ fn what_is_missing_is_named() {
     ] {
         let mut caps = caps(Backend::HtbBuckets);
         caps.0.remove(&feature);
-        let e = plan(&caps, &device(14), vdsl(), Mode::Ping, Choice::Auto)
+        let e = plan(&caps, &device(14), vdsl(), Mode::Ping, Choice::Auto, false)
             .unwrap_err()
             .to_string();
         assert!(e.contains(name) && e.contains(feature.config()), "{e}");
@@ -98,6 +100,7 @@ fn what_is_missing_is_named() {
         vdsl(),
         Mode::Ping,
         Choice::Cake,
+        false,
     )
     .unwrap_err();
     assert!(e.to_string().contains("CAKE"), "{e}");
@@ -112,6 +115,7 @@ fn no_handle_is_given_twice() {
             vdsl(),
             Mode::Ping,
             Choice::Auto,
+            false,
         )
         .unwrap();
         let mut seen = BTreeSet::new();
@@ -135,7 +139,7 @@ fn guaranteed_shares_do_not_exceed_the_rate() {
                 up: Rate::from_kbit(kbit),
                 ..vdsl()
             };
-            let p = plan(&caps(backend), &device(14), line, Mode::Ping, Choice::Auto).unwrap();
+            let p = plan(&caps(backend), &device(14), line, Mode::Ping, Choice::Auto, false).unwrap();
             let classes = classes(&p, "wan");
             let (_, root) = classes.iter().find(|(minor, _)| *minor == 1).unwrap();
             let tiers: u64 = classes
@@ -157,6 +161,7 @@ fn rates_follow_the_mode() {
         vdsl(),
         Mode::Ping,
         Choice::Auto,
+        false,
     )
     .unwrap();
     assert!(p.egress < p.line.up && p.ingress < p.line.down);
@@ -166,6 +171,7 @@ fn rates_follow_the_mode() {
         vdsl(),
         Mode::Bandwidth,
         Choice::Auto,
+        false,
     )
     .unwrap();
     assert_eq!(p.egress, p.line.up);
@@ -180,6 +186,7 @@ fn ack_filter_only_from_us_and_only_if_very_asymmetric() {
             line,
             Mode::Ping,
             Choice::Auto,
+            false,
         )
         .unwrap();
         p.setup

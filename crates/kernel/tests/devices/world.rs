@@ -241,6 +241,7 @@ pub(crate) fn request(down: &str, up: &str, framing: &str) -> Request {
         framing: Some(framing.parse::<Framing>().unwrap()),
         choice: Choice::Auto,
         mode: Mode::Ping,
+        windows: true,
         replace: false,
     }
 }

@@ -1,0 +1,594 @@
+/* Receive windows: how much each sender on the far side may have on its way to us, so that
+ * downloads fill the line without queueing in front of it.
+ *
+ * What a flow is granted is share x (round trip + allowance). The share is its part of the line's
+ * target rate: hosts equal among each other, flows of a host by the weight of their tier; what
+ * flows do not use that are limited elsewhere is the others'. Round trip: the smallest seen, from
+ * the handshake on. Allowance: what a round trip takes beyond that (serialisation, delayed and
+ * queued acknowledgements), found by each flow from the rate it reaches; it falls while the line
+ * is full and round trips show that a queue stands.
+ *
+ * Principles: a right edge that was let through never moves left; whole segments, at least two;
+ * no flow is bounded whose window scale is not known. Sums of who is active live in slots of
+ * 33 ms, paid in advance for as long as a round trip takes: whoever ends or goes quiet is
+ * forgotten without anybody looking for him.
+ * Non-goals: what does not obey windows (UDP): the ingress shaper's.
+ */
+#pragma once
+
+/* A slot lasts 2^25 ns; at most so many are paid in advance. */
+#define SLOT_SHIFT 25
+#define PAID 6
+/* Shares are computed again after this long. */
+#define FRESH (SECOND / 1000)
+/* Round trip of those who have shown none yet, us. */
+#define UNKNOWN_RTT 30000
+/* Most segments of a first promise, and the segment supposed in it. */
+#define FIRST_SEGMENTS 10
+#define USUAL_SEGMENT 1448
+/* Thousandths: how far the shares may be raised when those who have them do not use them. */
+#define MOST_BOOST 8000
+#define HOSTS 256
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct line);
+	__uint(max_entries, 1);
+} ek_line SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct pool);
+	__uint(max_entries, 1);
+} ek_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct host);
+	__uint(max_entries, HOSTS);
+} ek_hosts SEC(".maps");
+
+/* Weights of the tiers: bulk leaves the line to the others, as CAKE's bulk tin. */
+static __always_inline __u32 weight_of(__u8 tier)
+{
+	return tier == BULK ? 1 : 16;
+}
+
+/* Bytes at the link layer, as Framing::wire_len. */
+static __always_inline __u32 wire_length(const struct line *l, __u32 length)
+{
+	__s32 n = (__s32)length + l->overhead;
+
+	if (n < (__s32)l->mpu)
+		n = l->mpu;
+	if (l->framing == FRAMING_ATM)
+		return ((__u32)n + 47) / 48 * 53;
+	if (l->framing == FRAMING_PTM)
+		return (__u32)n + ((__u32)n + 63) / 64;
+	return n;
+}
+
+/* The same of a whole super-packet. */
+static __always_inline __u32 wire_bytes(const struct line *l, const struct packet *p)
+{
+	if (p->segments <= 1)
+		return wire_length(l, p->length);
+	return wire_length(l, p->length / p->segments) * p->segments;
+}
+
+static __always_inline __u32 rest(__u32 whole, __u32 part)
+{
+	return whole > part ? whole - part : 0;
+}
+
+/* What a flow's round trip takes at least, us: beyond us, and on our side. */
+static __always_inline __u32 base_rtt(const struct flow *f)
+{
+	__u32 far = f->way[UP].rtt_min, near = f->way[DOWN].rtt_min;
+
+	if (f->grant.base && (!far || f->grant.base < far))
+		far = f->grant.base;
+	if (!far)
+		return UNKNOWN_RTT;
+	/* Who dawdles on our side shall not have the line's buffer for it. */
+	if (near > 50000)
+		near = 50000;
+	return far + near;
+}
+
+/* Enters what a flow takes (a weight, or a rate if it is limited elsewhere) for this slot and
+ * those ahead, instead of what it took before. Slots are put in order by whoever comes first.
+ */
+static __noinline int pay_for(struct pool *pool, struct host *h, struct grant *g, __u64 when,
+			      __u64 what)
+{
+	__u32 slot = when, ahead = when >> 32, limited = what, weight = what >> 32;
+
+	if (!pool || !h || !g)
+		return 0;
+	for (__u32 i = 0; i <= PAID; i++) {
+		__u32 n = slot + i;
+		struct pool_slot *all = &pool->slot[n & 7];
+		struct host_slot *his = &h->slot[n & 7];
+
+		if (i > ahead && (__s32)(g->paid - n) <= 0)
+			break;
+		if (all->slot != n) {
+			all->hosts = 0;
+			all->limited = 0;
+			all->slot = n;
+		}
+		if (his->slot != n) {
+			his->weight = 0;
+			his->limited = 0;
+			his->slot = n;
+		} else if ((__s32)(g->paid - n) > 0) {
+			/* What he paid before. */
+			if (g->weight) {
+				his->weight = rest(his->weight, g->weight);
+				if (!his->weight) {
+					all->hosts = rest(all->hosts, 1);
+					all->limited += his->limited;
+				}
+			} else {
+				his->limited = rest(his->limited, g->limited);
+				if (!his->weight)
+					all->limited = rest(all->limited, g->limited);
+			}
+		}
+		if (i > ahead)
+			continue;
+		if (weight) {
+			if (!his->weight) {
+				all->hosts++;
+				all->limited = rest(all->limited, his->limited);
+			}
+			his->weight += weight;
+		} else {
+			his->limited += limited;
+			if (!his->weight)
+				all->limited += limited;
+		}
+	}
+	g->weight = weight;
+	g->limited = limited;
+	g->paid = slot + ahead + 1;
+	return 0;
+}
+
+static __always_inline void pay(struct pool *pool, struct host *h, struct grant *g, __u32 slot,
+				__u32 ahead, __u32 weight, __u32 limited)
+{
+	pay_for(pool, h, g, (__u64)ahead << 32 | slot, (__u64)weight << 32 | limited);
+}
+
+/* The share of a flow that would take all it gets, bytes per second at the link layer. */
+static __always_inline __u32 share_of(const struct line *l, const struct pool *pool,
+				      const struct host *h, const struct grant *g, __u32 slot,
+				      __u8 tier)
+{
+	const struct pool_slot *all = &pool->slot[slot & 7];
+	const struct host_slot *his = &h->slot[slot & 7];
+	__u32 hosts = 0, elsewhere = 0, weight = 0, limited = 0, mine = weight_of(tier);
+	int paid = (__s32)(g->paid - slot) > 0;
+	__u64 free = rest(l->target, pool->other);
+
+	if (all->slot == slot) {
+		hosts = all->hosts;
+		elsewhere = all->limited;
+	}
+	if (his->slot == slot) {
+		weight = his->weight;
+		limited = his->limited;
+	}
+	if (!weight) {
+		/* His host is not among those who take what they get: as if it were. */
+		hosts++;
+		elsewhere = rest(elsewhere, limited);
+	}
+	if (!paid || !g->weight)
+		weight += mine;
+	if (paid && !g->weight)
+		limited = rest(limited, g->limited);
+	/* However much is limited elsewhere or knows no windows: nobody starves. */
+	__u64 floor = free / 8;
+
+	free = free > elsewhere ? free - elsewhere : 0;
+	if (free < floor)
+		free = floor;
+	free /= hosts ? hosts : 1;
+	floor = free / 8;
+	free = free > limited ? free - limited : 0;
+	if (free < floor)
+		free = floor;
+	free = free * mine / (weight ? weight : 1);
+	free = free * pool->boost / 1000;
+	if (free > l->target)
+		free = l->target;
+	return free ? free : 1;
+}
+
+/* How many slots ahead a flow of this round trip pays. */
+static __always_inline __u32 ahead_of(__u32 rtt)
+{
+	__u32 n = 1 + (rtt >> 15);
+
+	return n < PAID ? n : PAID;
+}
+
+/* Looks at the line as a whole, every 8 ms or eight packets. */
+static __always_inline void watch(const struct line *l, struct pool *pool, __u64 now)
+{
+	__u64 took = now - pool->step;
+
+	if (took < 8000000 || took < l->packet_ns * 8ULL)
+		return;
+	__u64 arrived = pool->arrived, other = pool->others;
+	__u64 came = arrived - pool->arrived_before;
+
+	pool->arrived_before = arrived;
+	pool->step = now;
+	if (took > SECOND) {
+		pool->others_before = other;
+		pool->all = 0;
+		pool->other = 0;
+		pool->virtual = 0;
+		pool->boost = 1000;
+		return;
+	}
+	__u64 rate = came * SECOND / took;
+	__u64 other_rate = (other - pool->others_before) * SECOND / took;
+
+	pool->others_before = other;
+	pool->all = (pool->all * 3ULL + rate) / 4;
+	pool->other = (pool->other * 7ULL + other_rate) / 8;
+	/* A queue as it would be if the line were no faster than the target. */
+	__u64 drained = l->target * took / SECOND, queue = pool->virtual + came;
+	__u32 most = 12 * l->packet, high = 4 * l->packet;
+
+	queue = queue > drained ? queue - drained : 0;
+	pool->virtual = queue < most ? queue : most;
+	pool->full = pool->virtual > high;
+	if (pool->full) {
+		if (pool->boost > 1000)
+			pool->boost -= (pool->boost - 1000) / 4 + 1;
+	} else if (now - pool->bounded < SECOND / 10 &&
+		   pool->all < l->target - l->target / 64) {
+		__u64 more = (l->target - pool->all) * 1000ULL / l->target;
+		__u64 boost = pool->boost + (more * (took >> 20) >> 7);
+
+		pool->boost = boost < MOST_BOOST ? boost : MOST_BOOST;
+	}
+}
+
+/* The allowance of a flow after an interval in which it used all of its window, or not. */
+static __always_inline void adjust(const struct line *l, struct pool *pool, struct flow *f,
+				   __u32 took_us, __u64 now)
+{
+	struct grant *g = &f->grant;
+	__u32 base = base_rtt(f), share = g->share;
+	__u32 excess = g->least > g->base ? g->least - g->base : 0;
+	__s32 extra = g->extra;
+
+	if (!(g->flags & GRANT_BOUND) || !share)
+		return;
+	pool->bounded = now;
+	if (pool->all < l->target - l->target / 64) {
+		/* No queue stands: so long do acknowledgements take. */
+		if (excess < g->usual)
+			g->usual = excess;
+		else
+			g->usual += (excess - g->usual) / 8;
+	}
+	if (took_us > 200000)
+		took_us = 200000;
+	__u32 target = g->usual + l->packet_ns / 500 + 100;
+
+	if (excess > target) {
+		extra -= (excess - target) / 4;
+	} else if (g->rate < share) {
+		extra += (__u64)took_us * (share - g->rate) / share / 4;
+	} else {
+		__u32 over = g->rate - share;
+
+		if (over > share)
+			over = share;
+		extra -= (__u64)took_us * over / share / 4;
+	}
+	__s32 least = -(__s32)(base / 2), most = base + 50000;
+
+	g->extra = extra < least ? least : extra > most ? most : extra;
+}
+
+/* Whether a flow uses all it is granted. The first data beyond an edge then comes a round trip
+ * after the edge was moved; with time stamps that is seen for sure.
+ */
+static __always_inline int bound(const struct flow *f)
+{
+	const struct grant *g = &f->grant;
+	__u32 rtt = f->way[UP].rtt;
+
+	if (!g->least || !g->edge_before)
+		return 0;
+	if (f->way[UP].rtt_count > 4)
+		return g->least < rtt + rtt / 4 + 1000;
+	return (__s32)(g->seen - g->edge_before) + (__s32)g->segment >= 0;
+}
+
+/* A packet arrived that a flow may have been granted a window for. */
+static __always_inline void arrived(struct __sk_buff *skb, const struct line *l, struct pool *pool,
+				    struct host *h, struct flow *f, const struct packet *p,
+				    __u32 bytes, __u64 now)
+{
+	struct grant *g = &f->grant;
+	__u32 end = p->seq + p->payload, slot = now >> SLOT_SHIFT;
+
+	if (p->tcp_flags & TCP_SYN) {
+		/* The promise that our SYN made begins here. */
+		if (g->promise) {
+			g->edge = p->seq + 1 + g->promise;
+			g->flags |= GRANT_EDGE;
+		}
+		return;
+	}
+	if (p->tcp_flags & (TCP_FIN | TCP_RST)) {
+		if ((__s32)(g->paid - slot) > 0)
+			pay(pool, h, g, slot, 0, 0, 0);
+		g->paid = slot;
+		return;
+	}
+	if (!p->payload)
+		return;
+	__u32 segment = skb->gso_size;
+
+	if (!segment || p->segments <= 1)
+		segment = p->payload;
+	if (segment > g->segment) {
+		g->segment = segment;
+		g->wire = wire_length(l, segment + (p->length - p->payload) / p->segments);
+	}
+	if (!(g->flags & GRANT_SEEN) || (__s32)(end - g->seen) > 0) {
+		g->seen = end;
+		g->flags |= GRANT_SEEN;
+	}
+	/* The first data beyond an edge answers the acknowledgement that moved it. */
+	if (g->ask != g->answered && (__s32)(end - g->asked_edge[g->answered & 3]) > 0) {
+		__u32 us = (__u32)(now / 1000) - g->asked[g->answered & 3];
+
+		g->answered++;
+		if (us < 10000000) {
+			us = us ? us : 1;
+			if (!g->least || us < g->least)
+				g->least = us;
+			if (!g->base || us < g->base)
+				g->base = us;
+		}
+	}
+	g->bytes += bytes;
+	__u32 base = base_rtt(f);
+	__u64 took = now - g->since;
+	__u64 whole = base * 1000ULL;
+
+	if (whole < 10000000)
+		whole = 10000000;
+	if (whole < l->packet_ns * 8ULL)
+		whole = l->packet_ns * 8ULL;
+	if (took >= whole) {
+		__u32 before = g->rate;
+		int ramps = g->flags & GRANT_RAMPS, was = g->flags & GRANT_BOUND;
+
+		g->rate = took < 10 * SECOND ? g->bytes * SECOND / took : 0;
+		g->bytes = 0;
+		g->since = now;
+		g->flags = bound(f) ? g->flags | GRANT_BOUND : g->flags & ~GRANT_BOUND;
+		if (ramps && g->rate < before + before / 4 && before)
+			g->flags &= ~GRANT_RAMPS;
+		g->edge_before = g->edge;
+		if (was)
+			adjust(l, pool, f, took / 1000, now);
+		g->least = 0;
+		g->settled = 0;
+	}
+	if ((__s32)(g->paid - slot) > 1 && g->settled)
+		return;
+	/* What it would take next. */
+	__u32 share = share_of(l, pool, h, g, slot, f->tier), demand;
+
+	g->share = share;
+	if (g->flags & GRANT_BOUND) {
+		demand = share;
+	} else if (g->flags & GRANT_RAMPS) {
+		__u64 first = FIRST_SEGMENTS * (__u64)g->wire * 1000000 / base;
+
+		demand = g->rate * 2ULL > first ? g->rate * 2ULL : first;
+	} else {
+		demand = g->rate + g->rate / 8 + 1;
+	}
+	g->settled = 1;
+	if (demand >= share)
+		pay(pool, h, g, slot, ahead_of(base), weight_of(f->tier), 0);
+	else
+		pay(pool, h, g, slot, ahead_of(base), 0, demand);
+}
+
+/* Window for a flow now, bytes. */
+static __always_inline __u32 window_of(const struct line *l, struct pool *pool, struct host *h,
+				       struct flow *f, __u64 now)
+{
+	struct grant *g = &f->grant;
+
+	if (g->window && now - g->fresh < FRESH)
+		return g->window;
+	__u32 base = base_rtt(f), slot = now >> SLOT_SHIFT;
+
+	g->fresh = now;
+	g->share = share_of(l, pool, h, g, slot, f->tier);
+	__s64 us = (__s64)base + 2 * (l->packet_ns / 1000) + g->extra;
+
+	if (us < 100)
+		us = 100;
+	__u32 wire = g->wire ? g->wire : l->packet, segment = g->segment ? g->segment : USUAL_SEGMENT;
+	__u64 n = ((__u64)g->share * us / 1000000 + wire / 2) / wire;
+
+	if (n < 2)
+		n = 2;
+	/* What is short had better be over soon. */
+	if (n < FIRST_SEGMENTS && l->packet_ns * 2 * FIRST_SEGMENTS < 40000000 &&
+	    f->way[DOWN].packets < FIRST_SEGMENTS)
+		n = FIRST_SEGMENTS;
+	g->window = n * segment;
+	return g->window;
+}
+
+/* Writes a window over that of a TCP header, with its checksum. */
+static __always_inline void rewrite(struct __sk_buff *skb, const struct packet *p, __u16 field)
+{
+	__be16 before = bpf_htons(p->window), after = bpf_htons(field);
+
+	if (bpf_l4_csum_replace(skb, p->tcp + 16, before, after, 2))
+		return;
+	bpf_skb_store_bytes(skb, p->tcp + 14, &after, 2, 0);
+}
+
+/* A packet leaves: bounds the window that it offers. */
+static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, struct pool *pool,
+				   struct host *h, struct flow *f, const struct packet *p, __u64 now)
+{
+	struct grant *g = &f->grant;
+	__u32 field = p->window;
+
+	if (p->tcp_flags & TCP_RST)
+		return;
+	if (p->tcp_flags & TCP_SYN) {
+		/* The first promise. Windows of SYNs are never scaled (RFC 7323, 2.2). */
+		__u32 n = 20000000 / (l->packet_ns + 1);
+
+		if (n < 2)
+			n = 2;
+		if (n > FIRST_SEGMENTS)
+			n = FIRST_SEGMENTS;
+		n *= USUAL_SEGMENT;
+		g->flags |= GRANT_RAMPS;
+		if (n < field) {
+			rewrite(skb, p, n);
+			field = n;
+		}
+		g->promise = field;
+		if (p->tcp_flags & TCP_ACK) {
+			__u32 right = p->ack + field;
+
+			if (!(g->flags & GRANT_EDGE) || (__s32)(right - g->edge) > 0)
+				g->edge = right;
+			g->flags |= GRANT_EDGE;
+		}
+		return;
+	}
+	if (!(p->tcp_flags & TCP_ACK) || !field)
+		return;
+	__u32 scale = f->way[UP].scale && f->way[DOWN].scale ? f->way[UP].scale - 1 : 0;
+	__u32 unit = 1 << (scale & 15), slot = now >> SLOT_SHIFT;
+
+	if (!g->paid && g->flags & GRANT_RAMPS) {
+		/* Whoever has shaken hands will soon take something. */
+		__u32 base = base_rtt(f), wire = g->wire ? g->wire : l->packet;
+		__u64 first = FIRST_SEGMENTS * (__u64)wire * 1000000 / base;
+		__u32 share = share_of(l, pool, h, g, slot, f->tier);
+
+		pay(pool, h, g, slot, ahead_of(base), first >= share ? weight_of(f->tier) : 0, first);
+		g->since = now;
+	}
+	__u32 from = p->ack, window = window_of(l, pool, h, f, now);
+
+	/* The same number again while more arrives: something was lost, and what lies behind it
+	 * is not on its way any more.
+	 */
+	if (p->ack == g->acked && g->flags & GRANT_SEEN && (__s32)(g->seen - from) > 0)
+		from = g->seen;
+	g->acked = p->ack;
+	__u32 right = from + window, real = p->ack + (field << (scale & 15));
+
+	if (g->flags & GRANT_EDGE && (__s32)(g->edge - right) > 0)
+		right = g->edge;
+	if ((__s32)(real - right) > 0) {
+		__u32 granted = (right - p->ack + unit - 1) >> (scale & 15);
+
+		if (granted < field) {
+			rewrite(skb, p, granted);
+			real = p->ack + (granted << (scale & 15));
+		}
+	}
+	if (!(g->flags & GRANT_EDGE) || (__s32)(real - g->edge) > 0) {
+		__u32 us = now / 1000, n = g->ask - g->answered;
+
+		/* Four in a round trip. */
+		if ((__u16)n < 4 && us - g->asked[(g->ask - 1) & 3] > base_rtt(f) / 4) {
+			g->asked[g->ask & 3] = us;
+			g->asked_edge[g->ask & 3] = g->edge;
+			g->ask++;
+		} else if (us - g->asked[(g->ask - 1) & 3] > 1000000) {
+			g->answered = g->ask;
+		}
+		g->edge = real;
+		g->flags |= GRANT_EDGE;
+	}
+}
+
+/* The entry of a flow's host: by its address and the device it is behind. Few are active at a
+ * time, so two of them rarely share one; if so, they share as one.
+ */
+static __always_inline __u8 host_of(struct __sk_buff *skb, const struct packet *p)
+{
+	const __u32 *a = p->key.local;
+	__u32 h = (a[0] ^ a[1] * 0x27d4eb2fu ^ a[2] ^ a[3]) * 0x9e3779b1u ^ skb->ingress_ifindex * 0x85ebca6bu;
+
+	h ^= h >> 16;
+	h ^= h >> 8;
+	return h;
+}
+
+/* All of it, for one packet. */
+static __always_inline void windows(struct __sk_buff *skb, struct flow *f, const struct packet *p,
+				    int way, __u64 now)
+{
+	__u32 zero = 0;
+	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
+	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);
+
+	if (!l || !pool || now >= l->lease)
+		return;
+	int ours = p->key.proto == IPPROTO_TCP && p->tcp &&
+		   (f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN | FLOW_MPTCP)) &&
+		   !(f->seen & FLOW_MPTCP);
+
+	/* Both offers of scaling must be known, but for the first of them. */
+	if (ours && !(p->tcp_flags & TCP_SYN) &&
+	    (f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN)) != (FLOW_SYN_UP | FLOW_SYN_DOWN))
+		ours = 0;
+	__u32 bytes = 0;
+
+	if (way == DOWN) {
+		bytes = wire_bytes(l, p);
+		__sync_fetch_and_add(&pool->arrived, bytes);
+		if (!ours)
+			__sync_fetch_and_add(&pool->others, bytes);
+		watch(l, pool, now);
+	}
+	if (!ours)
+		return;
+	if (way == UP && !(f->grant.flags & GRANT_HOST)) {
+		f->grant.host = host_of(skb, p);
+		f->grant.flags |= GRANT_HOST;
+	}
+	__u32 at = f->grant.host;
+	struct host *h = bpf_map_lookup_elem(&ek_hosts, &at);
+
+	if (!h)
+		return;
+	if (way == DOWN)
+		arrived(skb, l, pool, h, f, p, bytes, now);
+	else
+		leaves(skb, l, pool, h, f, p, now);
+}

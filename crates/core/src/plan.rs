@@ -236,7 +236,7 @@ impl Mode {
     /// others: it is a little slower than the line, and the windows aim a little below it.
     pub const fn shaped(self, up: Rate, down: Rate, windows: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
-            (Mode::Ping, true) => (9900, 9975, 9950),
+            (Mode::Ping, true) => (9900, 9975, 10_000),
             (Mode::Ping, false) => (9900, 9600, 0),
             (Mode::Bandwidth, true) => (10_000, 10_000, 10_000),
             (Mode::Bandwidth, false) => (10_000, 9900, 0),

@@ -130,10 +130,8 @@ struct pool {
 	__u64 step;    /* time of the latest look */
 	__u64 bounded; /* when a flow last used up its window */
 	__u32 all, other; /* the same as smoothed rates, bytes per second */
-	__u32 virtual; /* bytes of a queue at the target rate */
 	__u32 full;    /* whether the line is used to the full */
-	__u32 boost;   /* of shares, thousandths */
-	__u32 pad;
+	__u32 boost;   /* of shares, thousandths beyond them */
 	struct pool_slot slot[8];
 };
 
@@ -165,7 +163,7 @@ struct grant {
 	__u32 bytes;  /* in the current one */
 	__s32 extra;  /* allowance, us */
 	__u32 least, base; /* least round trips beyond us, from moved edges, us: in this interval, ever */
-	__u32 usual;  /* least of an interval beyond the base while no queue stands, us */
+	__u32 pad;
 	__u32 paid;   /* number of the first slot that is not paid */
 	__u32 weight, limited; /* what was paid: one or the other */
 	__u16 promise; /* window of its SYN */

@@ -27,7 +27,7 @@
 #define FIRST_SEGMENTS 10
 #define USUAL_SEGMENT 1448
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
-#define MOST_BOOST 8000
+#define MOST_BOOST 7000
 #define HOSTS 256
 
 struct {
@@ -205,7 +205,7 @@ static __always_inline __u32 share_of(const struct line *l, const struct pool *p
 	if (free < floor)
 		free = floor;
 	free = free * mine / (weight ? weight : 1);
-	free = free * pool->boost / 1000;
+	free = free * (1000 + pool->boost) / 1000;
 	if (free > l->target)
 		free = l->target;
 	return free ? free : 1;
@@ -235,26 +235,19 @@ static __always_inline void watch(const struct line *l, struct pool *pool, __u64
 		pool->others_before = other;
 		pool->all = 0;
 		pool->other = 0;
-		pool->virtual = 0;
-		pool->boost = 1000;
+		pool->boost = 0;
+		pool->full = 0;
 		return;
 	}
 	__u64 rate = came * SECOND / took;
 	__u64 other_rate = (other - pool->others_before) * SECOND / took;
 
 	pool->others_before = other;
-	pool->all = (pool->all * 3ULL + rate) / 4;
+	pool->all = (pool->all * 7ULL + rate) / 8;
 	pool->other = (pool->other * 7ULL + other_rate) / 8;
-	/* A queue as it would be if the line were no faster than the target. */
-	__u64 drained = l->target * took / SECOND, queue = pool->virtual + came;
-	__u32 most = 12 * l->packet, high = 4 * l->packet;
-
-	queue = queue > drained ? queue - drained : 0;
-	pool->virtual = queue < most ? queue : most;
-	pool->full = pool->virtual > high;
+	pool->full = pool->all >= l->target - l->target / 256;
 	if (pool->full) {
-		if (pool->boost > 1000)
-			pool->boost -= (pool->boost - 1000) / 4 + 1;
+		pool->boost -= (pool->boost + 3) / 4;
 	} else if (now - pool->bounded < SECOND / 10 &&
 		   pool->all < l->target - l->target / 64) {
 		__u64 more = (l->target - pool->all) * 1000ULL / l->target;
@@ -271,27 +264,19 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f), share = g->share;
 	__u32 excess = g->least > g->base ? g->least - g->base : 0;
+	__u32 small = l->packet_ns / 500 + 100;
 	__s32 extra = g->extra;
 
 	if (!(g->flags & GRANT_BOUND) || !share)
 		return;
 	pool->bounded = now;
-	if (pool->all < l->target - l->target / 64) {
-		/* No queue stands: so long do acknowledgements take. */
-		if (excess < g->usual)
-			g->usual = excess;
-		else
-			g->usual += (excess - g->usual) / 8;
-	}
 	if (took_us > 200000)
 		took_us = 200000;
-	__u32 target = g->usual + l->packet_ns / 500 + 100;
-
-	if (excess > target) {
-		extra -= (excess - target) / 4;
-	} else if (g->rate < share) {
+	if (pool->full && excess > small) {
+		extra -= (excess - small) / 8;
+	} else if (g->rate < share - share / 16 || (g->rate < share && !pool->full)) {
 		extra += (__u64)took_us * (share - g->rate) / share / 4;
-	} else {
+	} else if (g->rate > share) {
 		__u32 over = g->rate - share;
 
 		if (over > share)

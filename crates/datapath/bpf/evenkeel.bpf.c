@@ -687,6 +687,8 @@ static __always_inline void behave(struct way *w, const struct packet *p, __u64 
 	}
 	w->window_bytes += p->length;
 	w->window_packets += p->segments;
+	if (!w->heavy && w->window_bytes > HEAVY_BYTES)
+		w->heavy = 1;
 }
 
 /* The bucket of a heavy flow: its own while there are enough. */
@@ -784,8 +786,6 @@ static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s,
 		minor = (tier + 1) << 4;
 		break;
 	case HAND_BUCKETS:
-		if (!w->heavy && w->window_bytes > HEAVY_BYTES)
-			w->heavy = 1;
 		if (w->heavy && p->payload)
 			minor = heavy_bucket(w, way, tier, hash_of(&p->key), now);
 		else

@@ -128,9 +128,12 @@ struct pool {
 	__u64 arrived, others; /* bytes; the latter of what knows no windows */
 	__u64 arrived_before, others_before;
 	__u64 step;    /* time of the latest look */
+	__u64 full_at; /* when it was used to the full, or nobody asked for more */
 	__u64 bounded; /* when a flow last used up its window */
 	__u32 all, other; /* the same as smoothed rates, bytes per second */
 	__u32 full;    /* whether the line is used to the full */
+	__u32 queue;   /* round trips beyond the least, us, smoothed */
+	__u32 pad;
 	__u32 boost;   /* of shares, thousandths beyond them */
 	struct pool_slot slot[8];
 };
@@ -162,14 +165,16 @@ struct grant {
 	__u32 rate;   /* reached in the latest interval */
 	__u32 bytes;  /* in the current one */
 	__s32 extra;  /* allowance, us */
-	__u32 least, base; /* least round trips beyond us, from moved edges, us: in this interval, ever */
-	__u32 pad;
+	__u32 least, base; /* least round trips beyond us, us: of late, ever */
+	__u32 turn;   /* latest round trip of a moved edge, us */
 	__u32 paid;   /* number of the first slot that is not paid */
 	__u32 weight, limited; /* what was paid: one or the other */
 	__u16 promise; /* window of its SYN */
 	__u8 host;
 	__u8 flags; /* GRANT_... */
 	__u32 settled; /* paid since its latest interval */
+	__u32 samples; /* of round trips that were looked at */
+	__u32 rounds;  /* intervals */
 };
 
 #define GRANT_EDGE (1 << 0)  /* edge is known */

@@ -247,8 +247,9 @@ static __always_inline void watch(const struct line *l, struct pool *pool, __u64
 	pool->other = (pool->other * 7ULL + other_rate) / 8;
 	pool->full = pool->all >= l->target - l->target / 256;
 	if (pool->full) {
+		pool->full_at = now;
 		pool->boost -= (pool->boost + 3) / 4;
-	} else if (now - pool->bounded < SECOND / 10 &&
+	} else if (now - pool->bounded < SECOND / 10 && pool->queue < l->packet_ns / 500 + 100 &&
 		   pool->all < l->target - l->target / 64) {
 		__u64 more = (l->target - pool->all) * 1000ULL / l->target;
 		__u64 boost = pool->boost + (more * (took >> 20) >> 7);
@@ -263,17 +264,29 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 {
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f), share = g->share;
-	__u32 excess = g->least > g->base ? g->least - g->base : 0;
-	__u32 small = l->packet_ns / 500 + 100;
+	__u32 small = l->packet_ns / 500 + 100, from = g->base, far = f->way[UP].rtt_min;
+
+	/* It may never have seen the line without a queue, but its handshake was no full packet. */
+	if (far && far + small < from)
+		from = far + small;
+	__u32 excess = g->least > from ? g->least - from : 0;
 	__s32 extra = g->extra;
 
 	if (!(g->flags & GRANT_BOUND) || !share)
 		return;
+	if (now - pool->bounded > SECOND / 10)
+		pool->full_at = now;
 	pool->bounded = now;
+	pool->queue = (pool->queue + excess) / 2;
 	if (took_us > 200000)
 		took_us = 200000;
-	if (pool->full && excess > small) {
-		extra -= (excess - small) / 8;
+	/* A queue, unless the line has long been idle in spite of it: then so long do
+	 * acknowledgements take.
+	 */
+	__u64 proof = SECOND / 4 + 64ULL * l->packet_ns + 4000ULL * base;
+
+	if (excess > small && (pool->full || now - pool->full_at < proof)) {
+		extra -= (excess - small) / 4;
 	} else if (g->rate < share - share / 16 || (g->rate < share && !pool->full)) {
 		extra += (__u64)took_us * (share - g->rate) / share / 4;
 	} else if (g->rate > share) {
@@ -296,10 +309,10 @@ static __always_inline int bound(const struct flow *f)
 	const struct grant *g = &f->grant;
 	__u32 rtt = f->way[UP].rtt;
 
-	if (!g->least || !g->edge_before)
+	if (!g->turn || !g->edge_before)
 		return 0;
-	if (f->way[UP].rtt_count > 4)
-		return g->least < rtt + rtt / 4 + 1000;
+	if (g->samples > 4)
+		return g->turn < rtt + rtt / 4 + 1000;
 	return (__s32)(g->seen - g->edge_before) + (__s32)g->segment >= 0;
 }
 
@@ -339,18 +352,25 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 		g->seen = end;
 		g->flags |= GRANT_SEEN;
 	}
-	/* The first data beyond an edge answers the acknowledgement that moved it. */
-	if (g->ask != g->answered && (__s32)(end - g->asked_edge[g->answered & 3]) > 0) {
-		__u32 us = (__u32)(now / 1000) - g->asked[g->answered & 3];
+	/* The first data beyond an edge answers the acknowledgement that moved it, unless the sender
+	 * has nothing to send; an echoed time stamp is answered at once.
+	 */
+	__u32 took_us = 0;
 
+	if (g->ask != g->answered && (__s32)(end - g->asked_edge[g->answered & 3]) > 0) {
+		took_us = (__u32)(now / 1000) - g->asked[g->answered & 3];
 		g->answered++;
-		if (us < 10000000) {
-			us = us ? us : 1;
-			if (!g->least || us < g->least)
-				g->least = us;
-			if (!g->base || us < g->base)
-				g->base = us;
-		}
+		g->turn = took_us;
+	}
+	if (p->stamps) {
+		took_us = f->way[UP].rtt_count != g->samples ? f->way[UP].rtt : 0;
+		g->samples = f->way[UP].rtt_count;
+	}
+	if (took_us) {
+		if (!g->least || took_us < g->least)
+			g->least = took_us;
+		if (!g->base || took_us < g->base)
+			g->base = took_us;
 	}
 	g->bytes += bytes;
 	__u32 base = base_rtt(f);
@@ -374,7 +394,8 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 		g->edge_before = g->edge;
 		if (was)
 			adjust(l, pool, f, took / 1000, now);
-		g->least = 0;
+		if (++g->rounds % 4 == 0)
+			g->least = 0;
 		g->settled = 0;
 	}
 	if ((__s32)(g->paid - slot) > 1 && g->settled)
@@ -421,7 +442,7 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 	if (n < 2)
 		n = 2;
 	/* What is short had better be over soon. */
-	if (n < FIRST_SEGMENTS && l->packet_ns * 2 * FIRST_SEGMENTS < 40000000 &&
+	if (n < FIRST_SEGMENTS && l->packet_ns * FIRST_SEGMENTS < 4000000 &&
 	    f->way[DOWN].packets < FIRST_SEGMENTS)
 		n = FIRST_SEGMENTS;
 	g->window = n * segment;

@@ -234,23 +234,30 @@ impl Mode {
     /// slower than the line, and one that was built there drains at the difference. Where
     /// senders are held by their windows no queue is built, and the shaper is there for the
     /// others: it is a little slower than the line, and the windows aim a little below it.
-    pub const fn shaped(self, up: Rate, down: Rate, windows: bool) -> Shaped {
+    pub fn shaped(self, line: &Line, windows: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
-            (Mode::Ping, true) => (9900, 9975, 10_000),
+            (Mode::Ping, true) => {
+                let spare = spare_for_windows(line);
+                (9900, 9985 - spare, 9980 - spare)
+            }
             (Mode::Ping, false) => (9900, 9600, 0),
             (Mode::Bandwidth, true) => (10_000, 10_000, 10_000),
             (Mode::Bandwidth, false) => (10_000, 9900, 0),
         };
         Shaped {
-            up: whole_kbit(up.per_ten_thousand(from)),
-            down: whole_kbit(down.per_ten_thousand(towards)),
-            windows: if windows {
-                Some(whole_kbit(down.per_ten_thousand(aim)))
-            } else {
-                None
-            },
+            up: whole_kbit(line.up.per_ten_thousand(from)),
+            down: whole_kbit(line.down.per_ten_thousand(towards)),
+            windows: windows.then(|| whole_kbit(line.down.per_ten_thousand(aim))),
         }
     }
+}
+
+/// Ten-thousandths that windows leave of a line: the longer it takes for a packet the more, up
+/// to 2.8 %, because whole segments are granted and one too many then lasts long.
+fn spare_for_windows(line: &Line) -> u64 {
+    let packet = u64::from(line.framing.wire_len(1500));
+    let us = line.down.time_for(packet).map_or(u64::MAX, |t| t.as_micros() as u64);
+    (us.saturating_sub(100) * 4 / 10).min(280)
 }
 
 /// What a line is shaped to, at the link layer.
@@ -429,7 +436,7 @@ pub fn plan(
         });
     };
     let programs = caps.has(Feature::Bpf);
-    let shaped = mode.shaped(line.up, line.down, windows && programs);
+    let shaped = mode.shaped(&line, windows && programs);
     let mut plan = Plan {
         backend,
         device: device.clone(),

@@ -131,9 +131,9 @@ struct pool {
 	__u64 full_at; /* when it was used to the full, or nobody asked for more */
 	__u64 bounded; /* when a flow last used up its window */
 	__u32 all, other; /* the same as smoothed rates, bytes per second */
+	__u32 now;     /* the first of them of late */
 	__u32 full;    /* whether the line is used to the full */
 	__u32 queue;   /* round trips beyond the least, us, smoothed */
-	__u32 pad;
 	__u32 boost;   /* of shares, thousandths beyond them */
 	struct pool_slot slot[8];
 };
@@ -173,8 +173,10 @@ struct grant {
 	__u8 host;
 	__u8 flags; /* GRANT_... */
 	__u32 settled; /* paid since its latest interval */
+	__u32 usual;   /* round trips beyond the least that acknowledgements take, us */
 	__u32 samples; /* of round trips that were looked at */
 	__u32 rounds;  /* intervals */
+	__u32 pad;
 };
 
 #define GRANT_EDGE (1 << 0)  /* edge is known */

@@ -211,12 +211,17 @@ static __always_inline __u32 share_of(const struct line *l, const struct pool *p
 	return free ? free : 1;
 }
 
-/* How many slots ahead a flow of this round trip pays. */
-static __always_inline __u32 ahead_of(__u32 rtt)
+/* How many slots ahead a flow pays: for the longest pause that it makes between two packets while
+ * it is active.
+ */
+static __always_inline __u32 ahead_of(const struct line *l, const struct grant *g, __u32 base)
 {
-	__u32 n = 1 + (rtt >> 15);
+	__u32 pause = g->turn > base ? g->turn : base;
 
-	return n < PAID ? n : PAID;
+	if (pause < l->packet_ns / 100)
+		pause = l->packet_ns / 100;
+	pause = 1 + (pause >> 15);
+	return pause < PAID ? pause : PAID;
 }
 
 /* Looks at the line as a whole, every 8 ms or eight packets. */
@@ -234,6 +239,7 @@ static __always_inline void watch(const struct line *l, struct pool *pool, __u64
 	if (took > SECOND) {
 		pool->others_before = other;
 		pool->all = 0;
+		pool->now = 0;
 		pool->other = 0;
 		pool->boost = 0;
 		pool->full = 0;
@@ -244,8 +250,9 @@ static __always_inline void watch(const struct line *l, struct pool *pool, __u64
 
 	pool->others_before = other;
 	pool->all = (pool->all * 7ULL + rate) / 8;
+	pool->now = (pool->now + rate) / 2;
 	pool->other = (pool->other * 7ULL + other_rate) / 8;
-	pool->full = pool->all >= l->target - l->target / 256;
+	pool->full = pool->all >= l->target;
 	if (pool->full) {
 		pool->full_at = now;
 		pool->boost -= (pool->boost + 3) / 4;
@@ -285,8 +292,16 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	 */
 	__u64 proof = SECOND / 4 + 64ULL * l->packet_ns + 4000ULL * base;
 
-	if (excess > small && (pool->full || now - pool->full_at < proof)) {
-		extra -= (excess - small) / 4;
+	int proven = now - pool->full_at >= proof;
+
+	if (!pool->full && proven && excess > g->usual)
+		g->usual = excess;
+	if (pool->full)
+		g->usual -= g->usual / 64;
+	if (excess > small + g->usual && (!proven || pool->full)) {
+		extra -= (excess - small - g->usual) / 4;
+	} else if (excess > 4 * small + 2 * g->usual && pool->now >= l->target) {
+		extra -= (excess - small - g->usual) / 4;
 	} else if (g->rate < share - share / 16 || (g->rate < share && !pool->full)) {
 		extra += (__u64)took_us * (share - g->rate) / share / 4;
 	} else if (g->rate > share) {
@@ -296,7 +311,7 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 			over = share;
 		extra -= (__u64)took_us * over / share / 4;
 	}
-	__s32 least = -(__s32)(base / 2), most = base + 50000;
+	__s32 least = -(__s32)(base / 2), most = base + 30000;
 
 	g->extra = extra < least ? least : extra > most ? most : extra;
 }
@@ -311,7 +326,7 @@ static __always_inline int bound(const struct flow *f)
 
 	if (!g->turn || !g->edge_before)
 		return 0;
-	if (g->samples > 4)
+	if (f->way[DOWN].heavy && f->way[UP].rtt_count > 4)
 		return g->turn < rtt + rtt / 4 + 1000;
 	return (__s32)(g->seen - g->edge_before) + (__s32)g->segment >= 0;
 }
@@ -362,7 +377,7 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 		g->answered++;
 		g->turn = took_us;
 	}
-	if (p->stamps) {
+	if (p->stamps && f->way[DOWN].heavy) {
 		took_us = f->way[UP].rtt_count != g->samples ? f->way[UP].rtt : 0;
 		g->samples = f->way[UP].rtt_count;
 	}
@@ -407,17 +422,17 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 	if (g->flags & GRANT_BOUND) {
 		demand = share;
 	} else if (g->flags & GRANT_RAMPS) {
-		__u64 first = FIRST_SEGMENTS * (__u64)g->wire * 1000000 / base;
+		__u64 first = 2 * FIRST_SEGMENTS * (__u64)g->wire * 1000000 / base;
 
-		demand = g->rate * 2ULL > first ? g->rate * 2ULL : first;
+		demand = g->rate * 4ULL > first ? g->rate * 4ULL : first;
 	} else {
 		demand = g->rate + g->rate / 8 + 1;
 	}
 	g->settled = 1;
 	if (demand >= share)
-		pay(pool, h, g, slot, ahead_of(base), weight_of(f->tier), 0);
+		pay(pool, h, g, slot, ahead_of(l, g, base), weight_of(f->tier), 0);
 	else
-		pay(pool, h, g, slot, ahead_of(base), 0, demand);
+		pay(pool, h, g, slot, ahead_of(l, g, base), 0, demand);
 }
 
 /* Window for a flow now, bytes. */
@@ -439,6 +454,13 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 	__u32 wire = g->wire ? g->wire : l->packet, segment = g->segment ? g->segment : USUAL_SEGMENT;
 	__u64 n = ((__u64)g->share * us / 1000000 + wire / 2) / wire;
 
+	/* No more than slow start can make use of: it might be somebody else's by then. */
+	__u64 most = 4ULL * g->rate * base / 1000000 / wire;
+
+	if (most < 2 * FIRST_SEGMENTS)
+		most = 2 * FIRST_SEGMENTS;
+	if (g->flags & GRANT_RAMPS && n > most)
+		n = most;
 	if (n < 2)
 		n = 2;
 	/* What is short had better be over soon. */
@@ -500,10 +522,10 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 	if (!g->paid && g->flags & GRANT_RAMPS) {
 		/* Whoever has shaken hands will soon take something. */
 		__u32 base = base_rtt(f), wire = g->wire ? g->wire : l->packet;
-		__u64 first = FIRST_SEGMENTS * (__u64)wire * 1000000 / base;
+		__u64 first = 2 * FIRST_SEGMENTS * (__u64)wire * 1000000 / base;
 		__u32 share = share_of(l, pool, h, g, slot, f->tier);
 
-		pay(pool, h, g, slot, ahead_of(base), first >= share ? weight_of(f->tier) : 0, first);
+		pay(pool, h, g, slot, ahead_of(l, g, base), first >= share ? weight_of(f->tier) : 0, first);
 		g->since = now;
 	}
 	__u32 from = p->ack, window = window_of(l, pool, h, f, now);

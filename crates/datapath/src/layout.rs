@@ -20,7 +20,7 @@ pub const RULE: usize = 64;
 /// `struct flow_key`.
 pub const KEY: usize = 40;
 /// `struct flow`.
-pub const FLOW: usize = 320;
+pub const FLOW: usize = 328;
 /// `struct line`.
 pub const LINE: usize = 40;
 /// `struct counts`.
@@ -492,7 +492,10 @@ impl Reader<'_> {
         let _promise = self.u16()?;
         let (_host, flags) = (self.u8()?, self.u8()?);
         let _settled = self.u32()?;
-        let _looked = self.u64()?;
+        for _ in 0..4 {
+            // What acknowledgements take, and how often was looked.
+            self.u32()?;
+        }
         Some(Grant {
             window: (fresh > 0).then_some(window),
             share,

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::plan::{Choice, Line, Mode};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
@@ -65,7 +65,14 @@ impl Shaper for Evenkeel {
     }
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
-        let shaped = self.mode.shaped(line.up, line.down, self.windows);
+        let shaped = self.mode.shaped(
+            &Line {
+                down: line.down,
+                up: line.up,
+                framing: line.framing,
+            },
+            self.windows,
+        );
         let charge = |rate| Charge {
             rate,
             framing: line.framing,

@@ -224,6 +224,12 @@ static __always_inline __u32 ahead_of(const struct line *l, const struct grant *
 	return pause < PAID ? pause : PAID;
 }
 
+/* How long the line must not have been full until that is believed, ns. */
+static __always_inline __u64 proof(const struct line *l, __u32 base)
+{
+	return SECOND / 4 + 128ULL * l->packet_ns + 4000ULL * base;
+}
+
 /* Looks at the line as a whole, every 8 ms or eight packets. */
 static __always_inline void watch(const struct line *l, struct pool *pool, __u64 now)
 {
@@ -249,14 +255,19 @@ static __always_inline void watch(const struct line *l, struct pool *pool, __u64
 	__u64 other_rate = (other - pool->others_before) * SECOND / took;
 
 	pool->others_before = other;
-	pool->all = (pool->all * 7ULL + rate) / 8;
+	/* Slow lines have fewer packets to judge by, and as little time. */
+	if (took > 16000000)
+		pool->all = (pool->all * 3ULL + rate) / 4;
+	else
+		pool->all = (pool->all * 7ULL + rate) / 8;
 	pool->now = (pool->now + rate) / 2;
 	pool->other = (pool->other * 7ULL + other_rate) / 8;
 	pool->full = pool->all >= l->target;
 	if (pool->full) {
 		pool->full_at = now;
 		pool->boost -= (pool->boost + 3) / 4;
-	} else if (now - pool->bounded < SECOND / 10 && pool->queue < l->packet_ns / 500 + 100 &&
+	} else if (now - pool->bounded < SECOND / 10 && pool->queue < l->packet_ns / 1000 + 100 &&
+		   now - pool->full_at >= proof(l, 0) &&
 		   pool->all < l->target - l->target / 64) {
 		__u64 more = (l->target - pool->all) * 1000ULL / l->target;
 		__u64 boost = pool->boost + (more * (took >> 20) >> 7);
@@ -271,7 +282,7 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 {
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f), share = g->share;
-	__u32 small = l->packet_ns / 500 + 100, from = g->base, far = f->way[UP].rtt_min;
+	__u32 small = l->packet_ns / 1000 + 100, from = g->base, far = f->way[UP].rtt_min;
 
 	/* It may never have seen the line without a queue, but its handshake was no full packet. */
 	if (far && far + small < from)
@@ -290,9 +301,7 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	/* A queue, unless the line has long been idle in spite of it: then so long do
 	 * acknowledgements take.
 	 */
-	__u64 proof = SECOND / 4 + 64ULL * l->packet_ns + 4000ULL * base;
-
-	int proven = now - pool->full_at >= proof;
+	int proven = now - pool->full_at >= proof(l, base);
 
 	if (!pool->full && proven && excess > g->usual)
 		g->usual = excess;

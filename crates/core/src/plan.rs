@@ -238,7 +238,7 @@ impl Mode {
         let (from, towards, aim) = match (self, windows) {
             (Mode::Ping, true) => {
                 let spare = spare_for_windows(line);
-                (9900, 9985 - spare, 9980 - spare)
+                (9900, 9990 - spare / 2, 9980 - spare)
             }
             (Mode::Ping, false) => (9900, 9600, 0),
             (Mode::Bandwidth, true) => (10_000, 10_000, 10_000),

@@ -307,6 +307,11 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 		g->usual = excess;
 	if (pool->full)
 		g->usual -= g->usual / 64;
+	/* Late acknowledgements come in bursts, and so does what they let through: to fill the
+	 * pauses between costs more delay than it is worth.
+	 */
+	if (g->usual > 4000)
+		share -= share / 8;
 	if (excess > small + g->usual && (!proven || pool->full)) {
 		extra -= (excess - small - g->usual) / 4;
 	} else if (excess > 4 * small + 2 * g->usual && pool->now >= l->target) {

@@ -374,7 +374,7 @@ impl Counts {
 }
 
 /// Reads fields one after the other.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -395,7 +395,7 @@ impl Reader<'_> {
         self.take().map(u32::from_ne_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_ne_bytes)
     }
 
@@ -429,13 +429,13 @@ impl Reader<'_> {
 }
 
 /// Writes fields one after the other; what is left stays zero.
-struct Writer<const N: usize> {
-    bytes: [u8; N],
+pub(crate) struct Writer<const N: usize> {
+    pub(crate) bytes: [u8; N],
     at: usize,
 }
 
 impl<const N: usize> Writer<N> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Writer {
             bytes: [0; N],
             at: 0,
@@ -457,11 +457,11 @@ impl<const N: usize> Writer<N> {
         self.raw(&n.to_ne_bytes());
     }
 
-    fn u32(&mut self, n: u32) {
+    pub(crate) fn u32(&mut self, n: u32) {
         self.raw(&n.to_ne_bytes());
     }
 
-    fn u64(&mut self, n: u64) {
+    pub(crate) fn u64(&mut self, n: u64) {
         self.raw(&n.to_ne_bytes());
     }
 }

@@ -5,15 +5,20 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 
+use evenkeel_core::police::Policer;
+
 use crate::Error;
 use crate::layout::{CONFIG, COUNTS, Config, Counts, FLOW, Flow, KEY, Key, MAX_RULES, RTT_STEPS};
 use crate::layout::{RULE, Rule, Side};
+use crate::policer::{POLICED, POLICER, Policed, to_bytes};
 
 const CONFIG_MAP: &str = "ek_config";
 const RULES_MAP: &str = "ek_rules";
 const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
 const COUNTS_MAP: &str = "ek_counts";
+const POLICER_MAP: &str = "ek_policer";
+const POLICED_MAP: &str = "ek_policed";
 
 /// The maps of programs that are loaded or attached.
 #[allow(missing_debug_implementations)] // aya's maps have none.
@@ -23,6 +28,8 @@ pub struct Maps {
     flows: HashMap<MapData, [u8; KEY], [u8; FLOW]>,
     rtt: PerCpuArray<MapData, u64>,
     counts: PerCpuArray<MapData, [u8; COUNTS]>,
+    policer: Array<MapData, [u8; POLICER]>,
+    policed: PerCpuArray<MapData, [u8; POLICED]>,
 }
 
 /// How often round trips took how long: the upper end of each step, and the count.
@@ -87,6 +94,12 @@ impl Maps {
             counts: open(COUNTS_MAP)?
                 .try_into()
                 .map_err(failed("open", COUNTS_MAP))?,
+            policer: open(POLICER_MAP)?
+                .try_into()
+                .map_err(failed("open", POLICER_MAP))?,
+            policed: open(POLICED_MAP)?
+                .try_into()
+                .map_err(failed("open", POLICED_MAP))?,
         })
     }
 
@@ -169,6 +182,29 @@ impl Maps {
             }
         }
         Ok(both)
+    }
+
+    /// Polices arrivals from now on, or does not any more.
+    pub fn set_policer(&mut self, policer: Option<&Policer>) -> Result<(), Error> {
+        self.policer
+            .set(0, to_bytes(policer), 0)
+            .map_err(failed("set", POLICER_MAP))
+    }
+
+    /// Whether arrivals are policed as `policer` says.
+    pub fn is_policed(&self, policer: &Policer) -> Result<bool, Error> {
+        let bytes = self.policer.get(&0, 0);
+        Ok(bytes.map_err(failed("read", POLICER_MAP))? == to_bytes(Some(policer)))
+    }
+
+    /// What the policer did.
+    pub fn policed(&self) -> Result<Policed, Error> {
+        let per_cpu = self.policed.get(&0, 0);
+        let mut policed = Policed::default();
+        for bytes in per_cpu.map_err(failed("read", POLICED_MAP))?.iter() {
+            policed.add(bytes);
+        }
+        Ok(policed)
     }
 
     /// What was counted.

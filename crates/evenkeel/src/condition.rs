@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::plan::{Choice, Ingress, Mode};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
@@ -24,6 +24,7 @@ pub(crate) fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
 struct Evenkeel {
     name: &'static str,
     choice: Choice,
+    ingress: Ingress,
     mode: Mode,
     state: std::path::PathBuf,
     device: String,
@@ -32,17 +33,25 @@ struct Evenkeel {
 impl Evenkeel {
     /// The conditions that are evenkeel: what it does by itself, each backend, each mode.
     fn all(state: &Path) -> Vec<Self> {
+        let police = Ingress::Police { mark: 0 };
         [
-            ("evenkeel", Choice::Auto, Mode::Ping),
-            ("evenkeel-cake", Choice::Cake, Mode::Ping),
-            ("evenkeel-htb", Choice::Htb, Mode::Ping),
-            ("evenkeel-bare", Choice::Bare, Mode::Ping),
-            ("evenkeel-bandwidth", Choice::Auto, Mode::Bandwidth),
+            ("evenkeel", Choice::Auto, Ingress::Auto, Mode::Ping),
+            ("evenkeel-cake", Choice::Cake, Ingress::Auto, Mode::Ping),
+            ("evenkeel-htb", Choice::Htb, Ingress::Auto, Mode::Ping),
+            ("evenkeel-bare", Choice::Bare, Ingress::Auto, Mode::Ping),
+            ("evenkeel-police", Choice::Auto, police, Mode::Ping),
+            (
+                "evenkeel-bandwidth",
+                Choice::Auto,
+                Ingress::Auto,
+                Mode::Bandwidth,
+            ),
         ]
         .into_iter()
-        .map(|(name, choice, mode)| Evenkeel {
+        .map(|(name, choice, ingress, mode)| Evenkeel {
             name,
             choice,
+            ingress,
             mode,
             state: state.to_owned(),
             device: String::new(),
@@ -62,7 +71,9 @@ impl Shaper for Evenkeel {
     }
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
-        let (up, down) = self.mode.shaped(line.up, line.down);
+        let (up, shaped) = self.mode.shaped(line.up, line.down);
+        let policed = matches!(self.ingress, Ingress::Police { .. });
+        let down = if policed { line.down } else { shaped };
         let charge = |rate| Charge {
             rate,
             framing: line.framing,
@@ -75,7 +86,11 @@ impl Shaper for Evenkeel {
         };
         ConditionFacts {
             name: self.name.to_owned(),
-            about: format!("evenkeel shape: {with}, {} mode", self.mode),
+            about: format!(
+                "evenkeel shape: {with}, {} mode{}",
+                self.mode,
+                if policed { ", arrivals policed" } else { "" }
+            ),
             told: format!(
                 "{}/{} kbit/s, {}",
                 line.down.kbit(),
@@ -95,6 +110,7 @@ impl Shaper for Evenkeel {
             up: site.line.up,
             framing: Some(site.line.framing),
             choice: self.choice,
+            ingress: self.ingress,
             mode: self.mode,
             replace: false,
             rules: Vec::new(),

@@ -5,10 +5,11 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use evenkeel_core::plan::{Mode, Plan};
+use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
 
+use crate::Arrivals;
 use crate::config::Config;
 use crate::failure::Failure;
 
@@ -17,12 +18,23 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
     let dir = StateDir::new(args.state.state_dir);
     let mut rules = args.rules;
     rules.extend(Config::load(&args.config)?.rules);
+    let ingress = match (args.ingress, args.police_mark) {
+        (None, None) => Ingress::Auto,
+        (Some(Arrivals::Ifb), None) => Ingress::Ifb,
+        (Some(Arrivals::Police), mark) => Ingress::Police {
+            mark: mark.unwrap_or(0),
+        },
+        (_, Some(_)) => {
+            return Err(Failure::usage("--police-mark goes with --ingress police"));
+        }
+    };
     let request = Request {
         device: args.device,
         down: args.down,
         up: args.up,
         framing: args.framing,
         choice: args.backend,
+        ingress,
         mode: args.mode,
         replace: args.replace,
         rules,
@@ -65,6 +77,19 @@ fn dry_run(plan: &Plan) -> String {
         "# {}: {}, {} framing, shaped to {} up and {} down\n",
         plan.device.name, plan.backend, plan.line.framing, plan.egress, plan.ingress
     );
+    if let Some(p) = &plan.policer {
+        let _ = writeln!(
+            text,
+            "# no IFB: evenkeel's own program polices arrivals: above 98 % it marks, above 99 % it drops long packets, above 100 % others"
+        );
+        if p.mark > 0 {
+            let _ = writeln!(
+                text,
+                "# what it cannot mark by ECN gets the fwmark {}",
+                p.mark
+            );
+        }
+    }
     for op in &plan.setup {
         match op {
             Op::FilterAdd {
@@ -110,6 +135,9 @@ fn summary(shaped: &Shaped) -> String {
             ""
         },
     );
+    if s.policer.is_some() {
+        text += "Arrivals are policed, not shaped: no IFB.\n";
+    }
     if s.mode == Mode::Bandwidth {
         text += "Mode bandwidth: no headroom, temporary rises of the ping are accepted.\n";
     }
@@ -176,6 +204,13 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         );
         for (name, d) in [("down", &s.down), ("up", &s.up)] {
             direction(&mut text, name, d);
+        }
+        if let Some(p) = &s.policed {
+            let _ = writeln!(
+                text,
+                "  policed: {} marked (ECN), {} with the fwmark; dropped: {} long, {} other, {} empty ACKs",
+                p.marked, p.flagged, p.dropped_large, p.dropped_small, p.dropped_acks
+            );
         }
     }
     if all.is_empty() {

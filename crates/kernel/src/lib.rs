@@ -19,4 +19,4 @@ pub use programs::{control_groups, maps};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};
-pub use status::{Direction, Health, Status, TierCounters, status};
+pub use status::{Direction, Health, Policing, Status, TierCounters, status};

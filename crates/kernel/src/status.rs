@@ -5,6 +5,7 @@
 
 use evenkeel_core::classify::Tier;
 use evenkeel_core::plan::{Backend, EGRESS, INGRESS, Mode};
+use evenkeel_core::police::Policer;
 use evenkeel_core::tc::{Cake, Handle, Qdisc};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_wire::tc::stats::AppStats;
@@ -31,6 +32,9 @@ pub struct Status {
     /// Why our programs are not there, and u32 filters do what they can; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_programs: Option<String>,
+    /// What was done to arrivals, if they are policed rather than shaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policed: Option<Policing>,
     /// From us.
     pub up: Direction,
     /// Towards us.
@@ -70,6 +74,21 @@ pub struct Direction {
     pub tiers: Vec<TierCounters>,
 }
 
+/// What the policer did, packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Policing {
+    /// Marked as having experienced congestion (ECN).
+    pub marked: u64,
+    /// Given the fwmark.
+    pub flagged: u64,
+    /// Long packets dropped.
+    pub dropped_large: u64,
+    /// Others, dropped when dropping all long ones was not enough.
+    pub dropped_small: u64,
+    /// Empty acknowledgements, dropped when there was nothing else to drop.
+    pub dropped_acks: u64,
+}
+
 /// What went through one tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TierCounters {
@@ -100,7 +119,13 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             continue;
         };
         let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
-        let down = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
+        let (down, policed) = match &state.policer {
+            None => {
+                let ifb = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
+                (ifb, None)
+            }
+            Some(policer) => arrivals(&name, policer)?,
+        };
         let same = link.as_ref().is_some_and(|l| l.index == state.ifindex);
         let diverted = match &link {
             Some(l) => session
@@ -119,6 +144,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             Some("setting it up was interrupted".to_owned())
         } else if up.shaped.is_none() {
             Some(format!("our queueing discipline on {name} has gone"))
+        } else if state.policer.is_some() && down.shaped.is_none() {
+            Some("our policer has gone".to_owned())
         } else if down.shaped.is_none() {
             Some(format!(
                 "{} has gone or lost its queueing discipline",
@@ -126,7 +153,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             ))
         } else if state.without_programs.is_none() && !attached {
             Some("our programs have gone".to_owned())
-        } else if !diverted {
+        } else if state.policer.is_none() && !diverted {
             Some(format!(
                 "the filter that sends arrivals to {} has gone",
                 state.ifb
@@ -147,11 +174,58 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             framing_assumed: state.framing_assumed,
             mode: state.mode,
             without_programs: state.without_programs,
+            policed,
             up,
             down,
         });
     }
     Ok(all)
+}
+
+/// What the policer lets through and what it does not; nothing if it is not there.
+fn arrivals(device: &str, policer: &Policer) -> Result<(Direction, Option<Policing>), Error> {
+    let mut found = Direction {
+        device: device.to_owned(),
+        line: policer.rate,
+        shaped: None,
+        bytes: 0,
+        packets: 0,
+        dropped: 0,
+        marked: 0,
+        backlog: 0,
+        tiers: Vec::new(),
+    };
+    let maps = match programs::maps(device) {
+        Ok(Some(maps)) => maps,
+        Ok(None) | Err(Error::NoDevice(_)) => return Ok((found, None)),
+        Err(e) => return Err(e),
+    };
+    let (counts, did) = (maps.counts()?, maps.policed()?);
+    found.shaped = maps.is_policed(policer)?.then_some(policer.rate);
+    found.bytes = counts.bytes[1];
+    found.packets = counts.segments[1];
+    found.dropped = did.dropped();
+    found.marked = did.marked;
+    let tiers = counts.tier_bytes[1].into_iter().zip(counts.tier_packets[1]);
+    found.tiers = Tier::ALL
+        .into_iter()
+        .zip(tiers)
+        .map(|(tier, (bytes, packets))| TierCounters {
+            tier,
+            bytes,
+            packets,
+            // The policer looks at sizes and flows, not at tiers.
+            dropped: 0,
+        })
+        .collect();
+    let policing = Policing {
+        marked: did.marked,
+        flagged: did.flagged,
+        dropped_large: did.large,
+        dropped_small: did.small,
+        dropped_acks: did.acks,
+    };
+    Ok((found, Some(policing)))
 }
 
 /// CAKE's diffserv4 tins in the order of its report (`cake_dump_stats` walks `tin_order`).

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::plan::{Choice, Mode};
+use evenkeel_core::plan::{Choice, Ingress, Mode};
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
 use evenkeel_lab::Experiment;
 use evenkeel_lab::emulator::{Emulator, LineConfig};
@@ -122,6 +122,7 @@ fn measured(n: usize, rounds: usize) -> Result<Vec<f64>, String> {
                 up: line.up,
                 framing: Some(line.framing),
                 choice: Choice::Auto,
+                ingress: Ingress::Auto,
                 mode: Mode::Ping,
                 replace: false,
                 rules: Vec::new(),

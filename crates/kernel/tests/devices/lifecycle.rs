@@ -145,7 +145,15 @@ fn plan_for(
         up: request.up,
         framing: request.framing.unwrap(),
     };
-    plan(&w.caps, &device, line, request.mode, Choice::Auto).unwrap()
+    plan(
+        &w.caps,
+        &device,
+        line,
+        request.mode,
+        Choice::Auto,
+        request.ingress,
+    )
+    .unwrap()
 }
 
 #[test]

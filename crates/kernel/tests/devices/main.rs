@@ -8,6 +8,7 @@ mod accounting;
 mod fairness;
 mod lifecycle;
 mod oracle;
+mod policing;
 mod throughput;
 mod tiers;
 mod world;

@@ -773,6 +773,7 @@ static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s,
 }
 
 #include "police.h"
+#include "stamps.h"
 
 static __always_inline int run(struct __sk_buff *skb, int way)
 {
@@ -790,6 +791,8 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 	__u64 now = bpf_ktime_get_ns();
 	struct packet *p = &s->p;
 
+	if (way == DOWN)
+		stamp(skb, s, now);
 	counts->packets[way & 1]++;
 	counts->segments[way & 1] += p->segments;
 	counts->bytes[way & 1] += p->length;

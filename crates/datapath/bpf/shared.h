@@ -167,6 +167,12 @@ struct policed {
 	__u64 bytes;   /* dropped, on the line */
 };
 
+/* One of evenkeel's own probes; as on the wire. */
+struct probe_key {
+	__be32 session;
+	__be32 seq;
+};
+
 /* The ports of a packet's first fragment, for the others. */
 struct fragment_key {
 	__u32 source[4], destination[4];

@@ -18,6 +18,8 @@ const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
 const COUNTS_MAP: &str = "ek_counts";
 const POLICER_MAP: &str = "ek_policer";
+const SESSIONS_MAP: &str = "ek_sessions";
+const ARRIVALS_MAP: &str = "ek_arrivals";
 const POLICED_MAP: &str = "ek_policed";
 
 /// The maps of programs that are loaded or attached.
@@ -30,6 +32,8 @@ pub struct Maps {
     counts: PerCpuArray<MapData, [u8; COUNTS]>,
     policer: Array<MapData, [u8; POLICER]>,
     policed: PerCpuArray<MapData, [u8; POLICED]>,
+    sessions: HashMap<MapData, [u8; 4], u64>,
+    arrivals: HashMap<MapData, [u8; 8], u64>,
 }
 
 /// How often round trips took how long: the upper end of each step, and the count.
@@ -100,6 +104,12 @@ impl Maps {
             policed: open(POLICED_MAP)?
                 .try_into()
                 .map_err(failed("open", POLICED_MAP))?,
+            sessions: open(SESSIONS_MAP)?
+                .try_into()
+                .map_err(failed("open", SESSIONS_MAP))?,
+            arrivals: open(ARRIVALS_MAP)?
+                .try_into()
+                .map_err(failed("open", ARRIVALS_MAP))?,
         })
     }
 
@@ -182,6 +192,25 @@ impl Maps {
             }
         }
         Ok(both)
+    }
+
+    /// From now on remembers when answers to the probes of `session` arrive. There is room for
+    /// 64 sessions; the one that was quiet for longest makes place.
+    pub fn watch(&mut self, session: u32) -> Result<(), Error> {
+        self.sessions
+            .insert(session.to_be_bytes(), 0, 0)
+            .map_err(failed("set", SESSIONS_MAP))
+    }
+
+    /// When the first answer to a probe of a watched session arrived on the device, before the
+    /// IFB, on the steady clock (`CLOCK_MONOTONIC`). The kernel's receive stamps are wall time:
+    /// the difference of the two clocks has to be added to compare them. `None` if none came, or
+    /// it was forgotten: the latest 4096 are kept.
+    pub fn arrival(&self, session: u32, seq: u32) -> Option<Duration> {
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&session.to_be_bytes());
+        key[4..].copy_from_slice(&seq.to_be_bytes());
+        self.arrivals.get(&key, 0).ok().map(Duration::from_nanos)
     }
 
     /// Polices arrivals from now on, or does not any more.

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 
 use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
-use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
+use evenkeel_kernel::{Cleared, Direction, Health, Request, Seen, Shaped, StateDir};
 
 use crate::Arrivals;
 use crate::config::Config;
@@ -205,6 +205,9 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         for (name, d) in [("down", &s.down), ("up", &s.up)] {
             direction(&mut text, name, d);
         }
+        if let Some(seen) = &s.seen {
+            round_trips(&mut text, seen);
+        }
         if let Some(p) = &s.policed {
             let _ = writeln!(
                 text,
@@ -220,6 +223,24 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         };
     }
     print(&text)
+}
+
+/// Round trips that the programs saw on both sides.
+fn round_trips(text: &mut String, seen: &Seen) {
+    for (name, side) in [("Internet", &seen.internet), ("LAN", &seen.lan)] {
+        let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
+        if side.count == 0 {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "  round trips, {name:<8}: half below {} ms, 90 % below {}, 99 % below {} ({} seen)",
+            ms(side.median_ms),
+            ms(side.p90_ms),
+            ms(side.p99_ms),
+            side.count
+        );
+    }
 }
 
 fn direction(text: &mut String, name: &str, d: &Direction) {

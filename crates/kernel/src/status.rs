@@ -1,18 +1,20 @@
 //! What is in force on a device, and what it did so far.
 //!
 //! Principles: the kernel is asked, the record only says what was meant; if the two differ, that
-//! is said. Needs no rights. Non-goals: history and live rates.
+//! is said. Needs no rights, but for what our programs have seen: the kernel shows maps to root
+//! only. Non-goals: history and live rates.
 
 use evenkeel_core::classify::Tier;
 use evenkeel_core::plan::{Backend, EGRESS, INGRESS, Mode};
 use evenkeel_core::police::Policer;
 use evenkeel_core::tc::{Cake, Handle, Qdisc};
 use evenkeel_core::{Framing, Rate};
+use evenkeel_datapath::Maps;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::Serialize;
 
-use crate::{Error, Session, StateDir, programs};
+use crate::{Error, Seen, Session, StateDir, programs, seen};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,6 +34,9 @@ pub struct Status {
     /// Why our programs are not there, and u32 filters do what they can; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_programs: Option<String>,
+    /// What our programs have seen; absent if they are not there, or for want of rights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
     /// What was done to arrivals, if they are policed rather than shaped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policed: Option<Policing>,
@@ -118,13 +123,22 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
         let Some(state) = dir.load(&name)? else {
             continue;
         };
+        let program = match &link {
+            Some(l) => programs::attached(&mut session, l.index)?,
+            None => None,
+        };
+        let maps = program.and_then(|id| Maps::of_program(id).ok());
+        let seen = maps.as_ref().map(seen::seen).transpose()?;
         let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
         let (down, policed) = match &state.policer {
             None => {
                 let ifb = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
                 (ifb, None)
             }
-            Some(policer) => arrivals(&name, policer)?,
+            Some(policer) => {
+                let known = maps.as_ref().zip(seen.as_ref());
+                arrivals(&name, policer, program.is_some(), known)?
+            }
         };
         let same = link.as_ref().is_some_and(|l| l.index == state.ifindex);
         let diverted = match &link {
@@ -132,10 +146,6 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
                 .filters(l.index, Handle::CLSACT_INGRESS)?
                 .iter()
                 .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
-            None => false,
-        };
-        let attached = match &link {
-            Some(l) => programs::attached(&mut session, l.index)?.is_some(),
             None => false,
         };
         let trouble = if !same {
@@ -151,7 +161,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
                 "{} has gone or lost its queueing discipline",
                 state.ifb
             ))
-        } else if state.without_programs.is_none() && !attached {
+        } else if state.without_programs.is_none() && program.is_none() {
             Some("our programs have gone".to_owned())
         } else if state.policer.is_none() && !diverted {
             Some(format!(
@@ -174,6 +184,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             framing_assumed: state.framing_assumed,
             mode: state.mode,
             without_programs: state.without_programs,
+            seen,
             policed,
             up,
             down,
@@ -183,7 +194,12 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
 }
 
 /// What the policer lets through and what it does not; nothing if it is not there.
-fn arrivals(device: &str, policer: &Policer) -> Result<(Direction, Option<Policing>), Error> {
+fn arrivals(
+    device: &str,
+    policer: &Policer,
+    attached: bool,
+    known: Option<(&Maps, &Seen)>,
+) -> Result<(Direction, Option<Policing>), Error> {
     let mut found = Direction {
         device: device.to_owned(),
         line: policer.rate,
@@ -195,25 +211,24 @@ fn arrivals(device: &str, policer: &Policer) -> Result<(Direction, Option<Polici
         backlog: 0,
         tiers: Vec::new(),
     };
-    let maps = match programs::maps(device) {
-        Ok(Some(maps)) => maps,
-        Ok(None) | Err(Error::NoDevice(_)) => return Ok((found, None)),
-        Err(e) => return Err(e),
+    let Some((maps, seen)) = known else {
+        found.shaped = attached.then_some(policer.rate);
+        return Ok((found, None));
     };
-    let (counts, did) = (maps.counts()?, maps.policed()?);
+    let did = maps.policed()?;
     found.shaped = maps.is_policed(policer)?.then_some(policer.rate);
-    found.bytes = counts.bytes[1];
-    found.packets = counts.segments[1];
+    found.bytes = seen.down.bytes;
+    found.packets = seen.down.segments;
     found.dropped = did.dropped();
     found.marked = did.marked;
-    let tiers = counts.tier_bytes[1].into_iter().zip(counts.tier_packets[1]);
-    found.tiers = Tier::ALL
-        .into_iter()
-        .zip(tiers)
-        .map(|(tier, (bytes, packets))| TierCounters {
-            tier,
-            bytes,
-            packets,
+    found.tiers = seen
+        .down
+        .tiers
+        .iter()
+        .map(|t| TierCounters {
+            tier: t.tier,
+            bytes: t.bytes,
+            packets: t.segments,
             // The policer looks at sizes and flows, not at tiers.
             dropped: 0,
         })

@@ -102,7 +102,7 @@ fn our_own_ingress_queue_is_told_from_the_path() {
         Prober::start_with(config, Some(Box::new(Programs(programs))))
     });
     let prober = prober.unwrap().unwrap();
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_secs(1));
     let outcome = prober.finish().unwrap();
     for (kind, samples) in [("UDP", &outcome.udp), ("ICMP", &outcome.icmp)] {
         let answered = samples.probes.iter().filter_map(|p| p.rtt.zip(p.held));

@@ -116,7 +116,9 @@ impl Prober {
             streams.push(Stream::new(socket, config, true)?);
         }
         if let Some(arrivals) = &mut arrivals {
-            streams.iter().for_each(|s| arrivals.watch(s.session));
+            for stream in &streams {
+                arrivals.watch(stream.session);
+            }
         }
         let stop = Arc::new(Waker::new()?);
         let stopped = Arc::clone(&stop);

@@ -6,6 +6,7 @@
 
 mod accounting;
 mod fairness;
+mod goodput;
 mod lifecycle;
 mod oracle;
 mod policing;

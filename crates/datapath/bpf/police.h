@@ -44,7 +44,7 @@ struct policing {
 /* What is known of the flows of one hash, of the latest of them. */
 struct heard {
 	__u64 told;  /* when it was last told to slow down, ns */
-	__u64 first; /* when its clock was first seen */
+	__u64 first; /* when its clock was first seen; 0: never */
 	__s64 base;  /* least difference of our clock and its own since then */
 	__u32 stamp; /* its clock then: TCP time stamp, ms */
 	__u32 owner;
@@ -217,13 +217,13 @@ static __always_inline int police(struct __sk_buff *skb, const struct scratch *s
 	fill(&q->full[1], c->cost[1], wire, 4 * c->target, now);
 	if (!w->heavy && w->window_bytes > c->heavy)
 		w->heavy = 1;
-	if (h->owner != hash || !h->first) {
+	if (h->owner != hash) {
 		__builtin_memset(h, 0, sizeof(*h));
 		h->owner = hash;
-		if (p->stamps) {
-			h->first = now;
-			h->stamp = p->stamp;
-		}
+	}
+	if (p->stamps && !h->first) {
+		h->first = now;
+		h->stamp = p->stamp;
 	}
 	__s64 late = waited(h, f, p, now);
 

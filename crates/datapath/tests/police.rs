@@ -211,6 +211,30 @@ fn what_is_not_ecn_capable_is_dropped_if_it_is_long_and_gets_the_mark() {
     }
 }
 
+/// A flow that was told is left alone while another one's turn comes, also one without stamps.
+#[test]
+fn flows_are_told_in_turns() {
+    let b = Bench::new(&Policer {
+        target: Rate::from_bps(8).time_for(100).unwrap(),
+        ..slow("none", 100_000_000)
+    });
+    fill_to_98(&b);
+    let mut flows = [v4(0, 17, &udp(1400)), v4(0, 17, &udp(1400))];
+    flows[1][34] ^= 0x55; // another port
+    let told = |n: usize| b.returned(&flows[n]) == DROP;
+    let since = std::time::Instant::now();
+    assert!(told(0));
+    // Unknown round trips count as 100 ms: this one is left alone for three of them.
+    while !told(1) {
+        assert!(
+            since.elapsed() < Duration::from_secs(5),
+            "its turn never came"
+        );
+        let again = told(0);
+        assert!(!again || since.elapsed() >= Duration::from_millis(300));
+    }
+}
+
 /// Above 100 %: long packets go first, then whatever is no empty acknowledgement, those last.
 #[test]
 fn acknowledgements_go_last() {

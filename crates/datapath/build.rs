@@ -6,7 +6,15 @@ use std::process::{Command, exit};
 const SOURCE: &str = "bpf/evenkeel.bpf.c";
 
 fn main() {
-    for file in [SOURCE, "bpf/shared.h", "bpf/windows.h", "build.rs"] {
+    for file in [
+        SOURCE,
+        "bpf/framing.h",
+        "bpf/police.h",
+        "bpf/stamps.h",
+        "bpf/shared.h",
+        "bpf/windows.h",
+        "build.rs",
+    ] {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rerun-if-env-changed=CLANG");

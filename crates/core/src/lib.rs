@@ -8,6 +8,7 @@ pub mod classify;
 pub mod framing;
 pub mod pipe;
 pub mod plan;
+pub mod police;
 pub mod result;
 pub mod rules;
 pub mod stats;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::police::Policer;
 use crate::tc::{Dev, FilterKey, Handle, LinkSettings, Op, Protocol};
 use crate::{Framing, Rate};
 
@@ -181,6 +182,33 @@ pub enum Choice {
     Bare,
 }
 
+/// What the user wants for arrivals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ingress {
+    /// Shaped on an IFB, policed where the kernel cannot have one.
+    #[default]
+    Auto,
+    /// Shaped on an IFB or nothing.
+    Ifb,
+    /// Policed by our program, for CPUs to which the way over an IFB is too much.
+    Police {
+        /// fwmark of what comes above 98 % and cannot be marked by ECN; 0: none.
+        mark: u32,
+    },
+}
+
+impl Ingress {
+    /// The policer, if arrivals are policed.
+    fn policer(self, caps: &Capabilities, line: &Line, mtu: u32) -> Option<Policer> {
+        let mark = match self {
+            Ingress::Police { mark } => mark,
+            Ingress::Auto if !caps.has(Feature::Ifb) && caps.has(Feature::Bpf) => 0,
+            Ingress::Auto | Ingress::Ifb => return None,
+        };
+        Some(Policer::new(line, mtu, mark))
+    }
+}
+
 /// What matters more when both cannot be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -256,7 +284,10 @@ impl Mode {
 /// to 2.8 %, because whole segments are granted and one too many then lasts long.
 fn spare_for_windows(line: &Line) -> u64 {
     let packet = u64::from(line.framing.wire_len(1500));
-    let us = line.down.time_for(packet).map_or(u64::MAX, |t| t.as_micros() as u64);
+    let us = line
+        .down
+        .time_for(packet)
+        .map_or(u64::MAX, |t| t.as_micros() as u64);
     (us.saturating_sub(100) * 4 / 10).min(280)
 }
 
@@ -368,12 +399,14 @@ pub struct Plan {
     pub mode: Mode,
     /// Shaped rate from us, link layer.
     pub egress: Rate,
-    /// Shaped rate towards us, link layer.
+    /// Shaped rate towards us, link layer; the line's own where arrivals are policed.
     pub ingress: Rate,
     /// What receive windows aim at, link layer; `None`: they are left alone.
     pub windows: Option<Rate>,
-    /// Name of the IFB that arriving packets are redirected to.
+    /// Name of the IFB that arriving packets are redirected to, if they are not policed.
     pub ifb: String,
+    /// What the policer is told; absent if arrivals are shaped on the IFB.
+    pub policer: Option<Policer>,
     /// Our programs tell the disciplines how urgent a packet is; else u32 filters do.
     pub programs: bool,
     /// Setting it all up, in order.
@@ -399,27 +432,44 @@ pub enum PlanError {
     },
 }
 
-/// Turns facts into a plan. `windows`: bound receive windows, where the kernel takes eBPF.
+/// What is wanted of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// What matters more.
+    pub mode: Mode,
+    /// Which disciplines.
+    pub choice: Choice,
+    /// What becomes of arrivals.
+    pub ingress: Ingress,
+    /// Bound receive windows, where the kernel takes eBPF.
+    pub windows: bool,
+}
+
+/// Turns facts into a plan.
 pub fn plan(
     caps: &Capabilities,
     device: &Device,
     line: Line,
-    mode: Mode,
-    choice: Choice,
-    windows: bool,
+    policy: Policy,
 ) -> Result<Plan, PlanError> {
-    let candidates: &[Backend] = match choice {
+    let policer = policy.ingress.policer(caps, &line, device.mtu);
+    let candidates: &[Backend] = match policy.choice {
         Choice::Auto => &Backend::ALL,
         Choice::Cake => &[Backend::Cake],
         Choice::Htb => &[Backend::HtbFqCodel, Backend::HtbBuckets],
         Choice::Bare => &[Backend::HtbBuckets],
     };
     let missing_for = |backend: Backend| -> Vec<Feature> {
-        let mut needs = vec![Feature::Ifb, Feature::Clsact, Feature::Mirred];
-        needs.extend(backend.needs());
-        if !caps.has(Feature::Matchall) {
-            needs.push(Feature::U32);
+        let mut needs = vec![Feature::Clsact];
+        if policer.is_some() {
+            needs.push(Feature::Bpf);
+        } else {
+            needs.extend([Feature::Ifb, Feature::Mirred]);
+            if !caps.has(Feature::Matchall) {
+                needs.push(Feature::U32);
+            }
         }
+        needs.extend(backend.needs());
         needs.retain(|f| !caps.has(*f));
         needs
     };
@@ -436,16 +486,18 @@ pub fn plan(
         });
     };
     let programs = caps.has(Feature::Bpf);
-    let shaped = mode.shaped(&line, windows && programs);
+    let shaped = policy.mode.shaped(&line, policy.windows && programs);
+    let ingress = policer.map_or(shaped.down, |p| p.rate);
     let mut plan = Plan {
         backend,
         device: device.clone(),
         line,
-        mode,
+        mode: policy.mode,
         egress: shaped.up,
-        ingress: shaped.down,
+        ingress,
         windows: shaped.windows,
         ifb: ifb_name(device.ifindex),
+        policer,
         programs,
         setup: Vec::new(),
         update: Vec::new(),
@@ -494,11 +546,15 @@ impl Plan {
         };
         let wan = side(&self.device.name, false);
         let ifb = side(&self.ifb, true);
-        let mut setup = vec![Op::LinkAddIfb {
-            name: self.ifb.clone(),
-        }];
+        let mut setup = Vec::new();
         let mut update = Vec::new();
-        for side in [&ifb, &wan] {
+        let shapes_arrivals = self.policer.is_none();
+        if shapes_arrivals {
+            setup.push(Op::LinkAddIfb {
+                name: self.ifb.clone(),
+            });
+        }
+        for side in shapes_arrivals.then_some(&ifb).into_iter().chain([&wan]) {
             match self.backend {
                 Backend::Cake => {
                     setup.push(Op::QdiscReplace(side.cake()));
@@ -522,13 +578,15 @@ impl Plan {
         };
         setup.push(sizes.clone());
         update.push(sizes);
-        setup.push(Op::LinkSet {
-            name: self.ifb.clone(),
-            settings: LinkSettings {
-                up: Some(true),
-                ..LinkSettings::default()
-            },
-        });
+        if shapes_arrivals {
+            setup.push(Op::LinkSet {
+                name: self.ifb.clone(),
+                settings: LinkSettings {
+                    up: Some(true),
+                    ..LinkSettings::default()
+                },
+            });
+        }
         if !self.device.has_clsact {
             setup.push(clsact(&self.device.name));
         }
@@ -538,8 +596,10 @@ impl Plan {
         } else if self.backend == Backend::Cake {
             setup.extend(wan.cake_hints(None));
         }
-        let hints = self.backend == Backend::Cake && !self.programs;
-        setup.extend(filters::divert(&wan, &self.ifb, hints.then_some(INGRESS)));
+        if shapes_arrivals {
+            let hints = self.backend == Backend::Cake && !self.programs;
+            setup.extend(filters::divert(&wan, &self.ifb, hints.then_some(INGRESS)));
+        }
         self.setup = setup;
         self.update = update;
     }

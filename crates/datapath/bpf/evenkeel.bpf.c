@@ -4,9 +4,9 @@
  * IFB.
  *
  * Principles: one table of flows for both directions, so that a download inherits what its
- * request was; rules are asked once per flow and again when mark, DSCP or the rules change; a
- * packet is never dropped or changed here, only its priority is set; whatever cannot be parsed
- * passes as it is. Everything works in a kernel without BTF or JIT.
+ * request was; rules are asked once per flow and again when mark, DSCP or the rules change; only
+ * the policer (police.h), if it is told a rate, drops or changes a packet; whatever cannot be
+ * parsed passes as it is. Everything works in a kernel without BTF or JIT.
  * Non-goals: payload; keeping state for what the LRU has forgotten.
  */
 #include "shared.h"
@@ -104,6 +104,7 @@ struct packet {
 	__u32 length;   /* of the IP packet, of all segments with their headers */
 	__u32 segments;
 	__u32 payload;  /* behind the TCP header */
+	__u32 headers;  /* of each segment, from the IP header on */
 	__u32 stamp, echo;
 	__u32 tcp; /* where its header begins; 0: it has none */
 	__u32 seq, ack;
@@ -332,6 +333,7 @@ static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u
 	__u32 length = skb->len > begin ? skb->len - begin : 0;
 
 	p->segments = segments;
+	p->headers = headers;
 	p->payload = length > headers ? length - headers : 0;
 	p->length = length + (segments - 1) * headers;
 }
@@ -399,6 +401,7 @@ static __always_inline int parse_usual(struct __sk_buff *skb, int way, struct sc
 	__builtin_memcpy(&ports, ip + 20, 4);
 	ends(&p->key, way, source, destination, ports);
 	p->key.proto = ip[9];
+	s->begin = link_header;
 	measure(skb, p, link_header, headers);
 	return 1;
 }
@@ -746,6 +749,7 @@ static __always_inline __u32 hash_of(const struct flow_key *k)
 	return h;
 }
 
+#include "framing.h"
 #include "windows.h"
 
 /* Tells the queueing discipline. */
@@ -798,6 +802,9 @@ static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s,
 	skb->priority = s->major | minor;
 }
 
+#include "police.h"
+#include "stamps.h"
+
 static __always_inline int run(struct __sk_buff *skb, int way)
 {
 	__u32 zero = 0;
@@ -814,6 +821,8 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 	__u64 now = bpf_ktime_get_ns();
 	struct packet *p = &s->p;
 
+	if (way == DOWN)
+		stamp(skb, s, now);
 	counts->packets[way & 1]++;
 	counts->segments[way & 1] += p->segments;
 	counts->bytes[way & 1] += p->length;
@@ -826,6 +835,8 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 		round_trips(f, p, way, now);
 	hand_on(skb, &c->side[way & 1], f, p, way, now, counts);
 	windows(skb, f, p, way, now);
+	if (way == DOWN)
+		return police(skb, s, f, now);
 	return TC_ACT_UNSPEC;
 }
 

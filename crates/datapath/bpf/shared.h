@@ -103,6 +103,12 @@ struct way {
 #define FRAMING_ATM 1
 #define FRAMING_PTM 2
 
+struct framing {
+	__u32 mode; /* FRAMING_... */
+	__s32 overhead;
+	__u32 mpu;
+};
+
 /* What the windows are told of the line. */
 struct line {
 	__u64 lease;     /* time until which windows are bounded, ns; 0: they are not */
@@ -110,9 +116,7 @@ struct line {
 	__u32 target;    /* of it, for all flows together */
 	__u32 packet;    /* bytes of a full packet at the link layer */
 	__u32 packet_ns; /* how long the line takes for it */
-	__s32 overhead;
-	__u32 mpu;
-	__u32 framing; /* FRAMING_... */
+	struct framing framing;
 	__u32 pad;
 };
 
@@ -227,6 +231,33 @@ struct counts {
 	__u64 full;        /* no entry was to be had */
 	__u64 tier_packets[2][TIERS];
 	__u64 tier_bytes[2][TIERS];
+};
+
+/* What the policer is told. */
+struct policer {
+	__u64 cost[3]; /* of a byte on the line at 98, 99 and 100 % of its rate, ns << 20; 0: off */
+	__u64 burst;   /* what may come at once, ns of the line */
+	__u64 target;  /* how long packets may wait at the provider, ns */
+	__u32 heavy;   /* bytes of a flow in a second from which it can be told to slow down */
+	__u32 mark;    /* fwmark above 98 %; 0: none */
+	struct framing framing;
+	__u32 pad;
+};
+
+/* What the policer did; packets, one value per CPU. */
+struct policed {
+	__u64 marked;  /* congestion experienced */
+	__u64 flagged; /* with the fwmark */
+	__u64 large;   /* dropped: long ones */
+	__u64 small;   /* dropped: others, when all long ones were dropped already */
+	__u64 acks;    /* dropped: empty acknowledgements, when everything else was */
+	__u64 bytes;   /* dropped, on the line */
+};
+
+/* One of evenkeel's own probes; as on the wire. */
+struct probe_key {
+	__be32 session;
+	__be32 seq;
 };
 
 /* The ports of a packet's first fragment, for the others. */

@@ -57,28 +57,6 @@ static __always_inline __u32 weight_of(__u8 tier)
 	return tier == BULK ? 1 : 16;
 }
 
-/* Bytes at the link layer, as Framing::wire_len. */
-static __always_inline __u32 wire_length(const struct line *l, __u32 length)
-{
-	__s32 n = (__s32)length + l->overhead;
-
-	if (n < (__s32)l->mpu)
-		n = l->mpu;
-	if (l->framing == FRAMING_ATM)
-		return ((__u32)n + 47) / 48 * 53;
-	if (l->framing == FRAMING_PTM)
-		return (__u32)n + ((__u32)n + 63) / 64;
-	return n;
-}
-
-/* The same of a whole super-packet. */
-static __always_inline __u32 wire_bytes(const struct line *l, const struct packet *p)
-{
-	if (p->segments <= 1)
-		return wire_length(l, p->length);
-	return wire_length(l, p->length / p->segments) * p->segments;
-}
-
 static __always_inline __u32 rest(__u32 whole, __u32 part)
 {
 	return whole > part ? whole - part : 0;
@@ -375,7 +353,7 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 		segment = p->payload;
 	if (segment > g->segment) {
 		g->segment = segment;
-		g->wire = wire_length(l, segment + (p->length - p->payload) / p->segments);
+		g->wire = wire_len(&l->framing, segment + p->headers);
 	}
 	if (!(g->flags & GRANT_SEEN) || (__s32)(end - g->seen) > 0) {
 		g->seen = end;
@@ -612,7 +590,7 @@ static __always_inline void windows(struct __sk_buff *skb, struct flow *f, const
 	__u32 bytes = 0;
 
 	if (way == DOWN) {
-		bytes = wire_bytes(l, p);
+		bytes = wire_bytes(skb, &l->framing, p);
 		__sync_fetch_and_add(&pool->arrived, bytes);
 		if (!ours)
 			__sync_fetch_and_add(&pool->others, bytes);

@@ -225,13 +225,13 @@ impl Line {
         w.u32(packet);
         let took = u64::from(packet) * 8 * 1_000_000_000 / self.rate.bps().max(1);
         w.u32(u32::try_from(took).unwrap_or(u32::MAX));
-        w.u32(i32::from(self.framing.overhead) as u32);
-        w.u32(u32::from(self.framing.mpu));
         w.u32(match self.framing.mode {
             framing::Mode::None => 0,
             framing::Mode::Atm => 1,
             framing::Mode::Ptm => 2,
         });
+        w.u32(i32::from(self.framing.overhead) as u32);
+        w.u32(u32::from(self.framing.mpu));
         w.bytes
     }
 }
@@ -441,7 +441,7 @@ impl Counts {
 }
 
 /// Reads fields one after the other.
-struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -462,7 +462,7 @@ impl Reader<'_> {
         self.take().map(u32::from_ne_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_ne_bytes)
     }
 
@@ -530,13 +530,13 @@ impl Reader<'_> {
 }
 
 /// Writes fields one after the other; what is left stays zero.
-struct Writer<const N: usize> {
-    bytes: [u8; N],
+pub(crate) struct Writer<const N: usize> {
+    pub(crate) bytes: [u8; N],
     at: usize,
 }
 
 impl<const N: usize> Writer<N> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Writer {
             bytes: [0; N],
             at: 0,
@@ -558,11 +558,11 @@ impl<const N: usize> Writer<N> {
         self.raw(&n.to_ne_bytes());
     }
 
-    fn u32(&mut self, n: u32) {
+    pub(crate) fn u32(&mut self, n: u32) {
         self.raw(&n.to_ne_bytes());
     }
 
-    fn u64(&mut self, n: u64) {
+    pub(crate) fn u64(&mut self, n: u64) {
         self.raw(&n.to_ne_bytes());
     }
 }

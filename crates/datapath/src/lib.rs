@@ -10,10 +10,12 @@
 
 pub mod layout;
 mod maps;
+mod policer;
 mod programs;
 
 pub use maps::{Maps, RttHistogram};
-pub use programs::{NOTHING, Programs};
+pub use policer::Policed;
+pub use programs::{NOTHING, Programs, Ran};
 
 /// What can go wrong, with the kernel's words.
 #[derive(Debug, thiserror::Error)]

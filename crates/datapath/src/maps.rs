@@ -5,9 +5,12 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 
+use evenkeel_core::police::Policer;
+
 use crate::Error;
 use crate::layout::{CONFIG, COUNTS, Config, Counts, FLOW, Flow, KEY, Key, MAX_RULES, RTT_STEPS};
 use crate::layout::{LINE, Line, RULE, Rule, Side};
+use crate::policer::{POLICED, POLICER, Policed, to_bytes};
 
 const CONFIG_MAP: &str = "ek_config";
 const LINE_MAP: &str = "ek_line";
@@ -15,6 +18,10 @@ const RULES_MAP: &str = "ek_rules";
 const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
 const COUNTS_MAP: &str = "ek_counts";
+const POLICER_MAP: &str = "ek_policer";
+const SESSIONS_MAP: &str = "ek_sessions";
+const ARRIVALS_MAP: &str = "ek_arrivals";
+const POLICED_MAP: &str = "ek_policed";
 
 /// The maps of programs that are loaded or attached.
 #[allow(missing_debug_implementations)] // aya's maps have none.
@@ -25,6 +32,10 @@ pub struct Maps {
     flows: HashMap<MapData, [u8; KEY], [u8; FLOW]>,
     rtt: PerCpuArray<MapData, u64>,
     counts: PerCpuArray<MapData, [u8; COUNTS]>,
+    policer: Array<MapData, [u8; POLICER]>,
+    policed: PerCpuArray<MapData, [u8; POLICED]>,
+    sessions: HashMap<MapData, [u8; 4], u64>,
+    arrivals: HashMap<MapData, [u8; 8], u64>,
 }
 
 /// How often round trips took how long: the upper end of each step, and the count.
@@ -92,6 +103,18 @@ impl Maps {
             counts: open(COUNTS_MAP)?
                 .try_into()
                 .map_err(failed("open", COUNTS_MAP))?,
+            policer: open(POLICER_MAP)?
+                .try_into()
+                .map_err(failed("open", POLICER_MAP))?,
+            policed: open(POLICED_MAP)?
+                .try_into()
+                .map_err(failed("open", POLICED_MAP))?,
+            sessions: open(SESSIONS_MAP)?
+                .try_into()
+                .map_err(failed("open", SESSIONS_MAP))?,
+            arrivals: open(ARRIVALS_MAP)?
+                .try_into()
+                .map_err(failed("open", ARRIVALS_MAP))?,
         })
     }
 
@@ -181,6 +204,48 @@ impl Maps {
             }
         }
         Ok(both)
+    }
+
+    /// From now on remembers when answers to the probes of `session` arrive. There is room for
+    /// 64 sessions; the one that was quiet for longest makes place.
+    pub fn watch(&mut self, session: u32) -> Result<(), Error> {
+        self.sessions
+            .insert(session.to_be_bytes(), 0, 0)
+            .map_err(failed("set", SESSIONS_MAP))
+    }
+
+    /// When the first answer to a probe of a watched session arrived on the device, before the
+    /// IFB, on the steady clock (`CLOCK_MONOTONIC`). The kernel's receive stamps are wall time:
+    /// the difference of the two clocks has to be added to compare them. `None` if none came, or
+    /// it was forgotten: the latest 4096 are kept.
+    pub fn arrival(&self, session: u32, seq: u32) -> Option<Duration> {
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&session.to_be_bytes());
+        key[4..].copy_from_slice(&seq.to_be_bytes());
+        self.arrivals.get(&key, 0).ok().map(Duration::from_nanos)
+    }
+
+    /// Polices arrivals from now on, or does not any more.
+    pub fn set_policer(&mut self, policer: Option<&Policer>) -> Result<(), Error> {
+        self.policer
+            .set(0, to_bytes(policer), 0)
+            .map_err(failed("set", POLICER_MAP))
+    }
+
+    /// Whether arrivals are policed as `policer` says.
+    pub fn is_policed(&self, policer: &Policer) -> Result<bool, Error> {
+        let bytes = self.policer.get(&0, 0);
+        Ok(bytes.map_err(failed("read", POLICER_MAP))? == to_bytes(Some(policer)))
+    }
+
+    /// What the policer did.
+    pub fn policed(&self) -> Result<Policed, Error> {
+        let per_cpu = self.policed.get(&0, 0);
+        let mut policed = Policed::default();
+        for bytes in per_cpu.map_err(failed("read", POLICED_MAP))?.iter() {
+            policed.add(bytes);
+        }
+        Ok(policed)
     }
 
     /// What was counted.

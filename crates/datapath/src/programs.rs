@@ -93,6 +93,26 @@ impl Programs {
             .map_err(|e: aya::programs::ProgramError| Error::Load(words(&e)))
     }
 
+    /// Runs a program on a packet once (`BPF_PROG_TEST_RUN`).
+    pub fn test_run_out(&self, program: &str, packet: &[u8], context: &[u8]) -> Result<Ran, Error> {
+        let mut ran = Ran {
+            returned: 0,
+            packet: vec![0; packet.len()],
+            context: vec![0; context.len()],
+        };
+        let options = TestRunOptions {
+            data_in: Some(packet),
+            data_out: Some(&mut ran.packet),
+            ctx_in: Some(context),
+            ctx_out: Some(&mut ran.context),
+            repeat: 1,
+            ..TestRunOptions::default()
+        };
+        let result = self.program(program)?.test_run(options);
+        ran.returned = result.map_err(|e| Error::Load(words(&e)))?.return_value;
+        Ok(ran)
+    }
+
     /// Runs a program on a packet (`BPF_PROG_TEST_RUN`): what it returned, its context after it
     /// (`struct __sk_buff`), and the mean time of `repeat` runs, ns.
     pub fn test_run(
@@ -117,6 +137,17 @@ impl Programs {
         let took = ran.duration.as_nanos() as u64;
         Ok((ran.return_value, after, took))
     }
+}
+
+/// What a test run left.
+#[derive(Debug)]
+pub struct Ran {
+    /// What the program returned.
+    pub returned: u32,
+    /// The packet after it.
+    pub packet: Vec<u8>,
+    /// Its context (`struct __sk_buff`).
+    pub context: Vec<u8>,
 }
 
 /// An error with what caused it: the kernel's words stand at the end.

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use evenkeel_core::plan::{Choice, Line, Mode};
+use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
@@ -24,6 +24,7 @@ pub(crate) fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
 struct Evenkeel {
     name: &'static str,
     choice: Choice,
+    ingress: Ingress,
     mode: Mode,
     windows: bool,
     state: std::path::PathBuf,
@@ -33,18 +34,45 @@ struct Evenkeel {
 impl Evenkeel {
     /// The conditions that are evenkeel: what it does by itself, each backend, each mode.
     fn all(state: &Path) -> Vec<Self> {
+        let police = Ingress::Police { mark: 0 };
         [
-            ("evenkeel", Choice::Auto, Mode::Ping, true),
-            ("evenkeel-cake", Choice::Cake, Mode::Ping, true),
-            ("evenkeel-htb", Choice::Htb, Mode::Ping, true),
-            ("evenkeel-bare", Choice::Bare, Mode::Ping, true),
-            ("evenkeel-bandwidth", Choice::Auto, Mode::Bandwidth, true),
-            ("evenkeel-without-windows", Choice::Auto, Mode::Ping, false),
+            ("evenkeel", Choice::Auto, Ingress::Auto, Mode::Ping, true),
+            (
+                "evenkeel-cake",
+                Choice::Cake,
+                Ingress::Auto,
+                Mode::Ping,
+                true,
+            ),
+            ("evenkeel-htb", Choice::Htb, Ingress::Auto, Mode::Ping, true),
+            (
+                "evenkeel-bare",
+                Choice::Bare,
+                Ingress::Auto,
+                Mode::Ping,
+                true,
+            ),
+            ("evenkeel-police", Choice::Auto, police, Mode::Ping, true),
+            (
+                "evenkeel-bandwidth",
+                Choice::Auto,
+                Ingress::Auto,
+                Mode::Bandwidth,
+                true,
+            ),
+            (
+                "evenkeel-without-windows",
+                Choice::Auto,
+                Ingress::Auto,
+                Mode::Ping,
+                false,
+            ),
         ]
         .into_iter()
-        .map(|(name, choice, mode, windows)| Evenkeel {
+        .map(|(name, choice, ingress, mode, windows)| Evenkeel {
             name,
             choice,
+            ingress,
             mode,
             windows,
             state: state.to_owned(),
@@ -73,6 +101,8 @@ impl Shaper for Evenkeel {
             },
             self.windows,
         );
+        let policed = matches!(self.ingress, Ingress::Police { .. });
+        let (up, down) = (shaped.up, if policed { line.down } else { shaped.down });
         let charge = |rate| Charge {
             rate,
             framing: line.framing,
@@ -85,15 +115,19 @@ impl Shaper for Evenkeel {
         };
         ConditionFacts {
             name: self.name.to_owned(),
-            about: format!("evenkeel shape: {with}, {} mode", self.mode),
+            about: format!(
+                "evenkeel shape: {with}, {} mode{}",
+                self.mode,
+                if policed { ", arrivals policed" } else { "" }
+            ),
             told: format!(
                 "{}/{} kbit/s, {}",
                 line.down.kbit(),
                 line.up.kbit(),
                 line.framing
             ),
-            down: Some(charge(shaped.down)),
-            up: Some(charge(shaped.up)),
+            down: Some(charge(down)),
+            up: Some(charge(up)),
         }
     }
 
@@ -105,6 +139,7 @@ impl Shaper for Evenkeel {
             up: site.line.up,
             framing: Some(site.line.framing),
             choice: self.choice,
+            ingress: self.ingress,
             mode: self.mode,
             windows: self.windows,
             replace: false,

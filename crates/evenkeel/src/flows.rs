@@ -58,19 +58,29 @@ struct Row {
     up_kbit: u64,
     down_bytes: u64,
     up_bytes: u64,
+    down_packets: u64,
+    up_packets: u64,
+    /// Of the latest packet from us.
+    dscp: u8,
+    mark: u32,
     /// Round trip between here and the far side: latest and smallest, ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rtt_min_ms: Option<f64>,
+    /// How many were seen.
+    rtt_count: u32,
     /// The same on our side of the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     lan_rtt_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lan_rtt_min_ms: Option<f64>,
+    lan_rtt_count: u32,
     /// Number of the control group, if it is this host's.
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
+    /// Since it was first seen, and since its latest packet.
+    age_s: f64,
     quiet_s: f64,
 }
 
@@ -181,16 +191,23 @@ fn rows(
                 up_kbit: moved(0),
                 down_bytes: down.bytes,
                 up_bytes: up.bytes,
+                down_packets: down.packets,
+                up_packets: up.packets,
+                dscp: flow.dscp,
+                mark: flow.mark,
                 rtt_ms: ms(up.rtt),
                 rtt_min_ms: ms(up.rtt_min),
+                rtt_count: up.rtt_count,
                 lan_rtt_ms: ms(down.rtt),
                 lan_rtt_min_ms: ms(down.rtt_min),
+                lan_rtt_count: down.rtt_count,
                 cgroup: (flow.cgroup > 1).then(|| {
                     groups
                         .get(&flow.cgroup)
                         .cloned()
                         .unwrap_or_else(|| flow.cgroup.to_string())
                 }),
+                age_s: clock.saturating_sub(flow.first).as_secs_f64(),
                 quiet_s: clock.saturating_sub(last(flow)).as_secs_f64(),
             }
         })
@@ -295,6 +312,7 @@ fn group_names() -> HashMap<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenkeel_datapath::layout::Grant;
 
     fn flow(down: u64, last_ms: u64) -> Flow {
         let way = |bytes| Way {
@@ -312,6 +330,9 @@ mod tests {
             tier: Tier::Video,
             dscp: 0,
             closed: false,
+            grant: Grant::default(),
+            from_start: true,
+            mptcp: false,
         }
     }
 

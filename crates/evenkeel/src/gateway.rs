@@ -5,12 +5,13 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use evenkeel_core::plan::{Mode, Plan};
+use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
-use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
+use evenkeel_kernel::{Cleared, Direction, Health, Request, Seen, Shaped, StateDir};
 
-use crate::config::Config;
+use crate::Arrivals;
 use crate::Windows;
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// `evenkeel shape`.
@@ -18,12 +19,23 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
     let dir = StateDir::new(args.state.state_dir);
     let mut rules = args.rules;
     rules.extend(Config::load(&args.config)?.rules);
+    let ingress = match (args.ingress, args.police_mark) {
+        (None, None) => Ingress::Auto,
+        (Some(Arrivals::Ifb), None) => Ingress::Ifb,
+        (Some(Arrivals::Police), mark) => Ingress::Police {
+            mark: mark.unwrap_or(0),
+        },
+        (_, Some(_)) => {
+            return Err(Failure::usage("--police-mark goes with --ingress police"));
+        }
+    };
     let request = Request {
         device: args.device,
         down: args.down,
         up: args.up,
         framing: args.framing,
         choice: args.backend,
+        ingress,
         mode: args.mode,
         windows: args.windows == Windows::On,
         replace: args.replace,
@@ -67,6 +79,19 @@ fn dry_run(plan: &Plan) -> String {
         "# {}: {}, {} framing, shaped to {} up and {} down\n",
         plan.device.name, plan.backend, plan.line.framing, plan.egress, plan.ingress
     );
+    if let Some(p) = &plan.policer {
+        let _ = writeln!(
+            text,
+            "# no IFB: evenkeel's own program polices arrivals: above 98 % it marks, above 99 % it drops long packets, above 100 % others"
+        );
+        if p.mark > 0 {
+            let _ = writeln!(
+                text,
+                "# what it cannot mark by ECN gets the fwmark {}",
+                p.mark
+            );
+        }
+    }
     for op in &plan.setup {
         match op {
             Op::FilterAdd {
@@ -112,6 +137,9 @@ fn summary(shaped: &Shaped) -> String {
             ""
         },
     );
+    if s.policer.is_some() {
+        text += "Arrivals are policed, not shaped: no IFB.\n";
+    }
     if s.mode == Mode::Bandwidth {
         text += "Mode bandwidth: no headroom, temporary rises of the ping are accepted.\n";
     }
@@ -185,6 +213,16 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         for (name, d) in [("down", &s.down), ("up", &s.up)] {
             direction(&mut text, name, d);
         }
+        if let Some(seen) = &s.seen {
+            round_trips(&mut text, seen);
+        }
+        if let Some(p) = &s.policed {
+            let _ = writeln!(
+                text,
+                "  policed: {} marked (ECN), {} with the fwmark; dropped: {} long, {} other, {} empty ACKs",
+                p.marked, p.flagged, p.dropped_large, p.dropped_small, p.dropped_acks
+            );
+        }
     }
     if all.is_empty() {
         text = match &args.device {
@@ -193,6 +231,24 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         };
     }
     print(&text)
+}
+
+/// Round trips that the programs saw on both sides.
+fn round_trips(text: &mut String, seen: &Seen) {
+    for (name, side) in [("Internet", &seen.internet), ("LAN", &seen.lan)] {
+        let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
+        if side.count == 0 {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "  round trips, {name:<8}: half below {} ms, 90 % below {}, 99 % below {} ({} seen)",
+            ms(side.median_ms),
+            ms(side.p90_ms),
+            ms(side.p99_ms),
+            side.count
+        );
+    }
 }
 
 fn direction(text: &mut String, name: &str, d: &Direction) {

@@ -66,6 +66,13 @@ struct Shape {
     /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
+    /// What becomes of arrivals: shaped on an IFB, or policed where that is too much for the CPU;
+    /// without it, an IFB where the kernel has them
+    #[arg(long, value_enum)]
+    ingress: Option<Arrivals>,
+    /// fwmark of what arrives above 98 % and cannot be marked by ECN
+    #[arg(long, value_name = "N")]
+    police_mark: Option<u32>,
     /// What matters more: ping or bandwidth
     #[arg(long, default_value = "ping")]
     mode: Mode,
@@ -96,6 +103,13 @@ struct Shape {
 enum Windows {
     On,
     Off,
+}
+
+/// What becomes of arrivals.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Arrivals {
+    Ifb,
+    Police,
 }
 
 #[derive(Debug, Args)]

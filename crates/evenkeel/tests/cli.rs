@@ -240,8 +240,13 @@ fn shape_status_clear() {
         };
         let before = seen();
         assert!(run("status").contains("no device"));
+        let plain = "shape wan 50mbit 10mbit --framing pppoe-ptm";
+        assert!(run(&format!("{plain} --windows off")).contains("48mbit down, 9900kbit up"));
+        let held = run(plain);
         assert!(
-            run("shape wan 50mbit 10mbit --framing pppoe-ptm").contains("48mbit down, 9900kbit up")
+            held.contains("Receive windows hold downloads to 49605kbit.")
+                && held.contains("in place"),
+            "{held}"
         );
         let text = run("status");
         assert!(
@@ -251,7 +256,17 @@ fn shape_status_clear() {
         let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
         assert_eq!(json[0]["health"], "working");
         assert_eq!(json[0]["up"]["shaped"], "9900kbit");
+        assert_eq!(json[0]["seen"]["down"]["tiers"][3]["tier"], "bulk");
+        assert_eq!(json[0]["seen"]["internet"]["count"], 0);
         assert!(run("shape wan 60mbit 12mbit --framing pppoe-ptm").contains("changed in place"));
+        let policed = "shape wan 60mbit 12mbit --framing pppoe-ptm --ingress police";
+        assert!(run(&format!("{policed} --dry-run")).contains("polices arrivals: above 98 %"));
+        assert!(run(policed).contains("Arrivals are policed"));
+        assert!(run("status").contains("policed: 0 marked"));
+        let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
+        assert_eq!(json[0]["health"], "working");
+        assert_eq!(json[0]["down"]["shaped"], "60mbit");
+        assert_eq!(json[0]["policed"]["dropped_acks"], 0);
         assert!(run("clear wan").contains("as it was before"));
         assert_eq!(seen(), before);
         assert!(run("clear wan").contains("nothing"));

@@ -8,6 +8,7 @@
 mod error;
 mod probe;
 mod programs;
+mod seen;
 mod session;
 mod shape;
 pub mod state;
@@ -16,7 +17,8 @@ mod status;
 pub use error::Error;
 pub use probe::capabilities;
 pub use programs::{control_groups, maps};
+pub use seen::{Arrived, RoundTrips, Seen, SeenTier, Step};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};
-pub use status::{Direction, Health, Status, TierCounters, status};
+pub use status::{Direction, Health, Policing, Status, TierCounters, status};

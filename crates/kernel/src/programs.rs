@@ -77,7 +77,13 @@ pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
         Backend::HtbFqCodel => Hand::Tiers,
         Backend::HtbBuckets => Hand::Buckets,
     };
-    maps.set_sides([EGRESS, INGRESS].map(|major| Side { hand, major }))?;
+    let mut sides = [EGRESS, INGRESS].map(|major| Side { hand, major });
+    if plan.policer.is_some() {
+        // Behind the policer nothing waits.
+        sides[1].hand = Hand::Nothing;
+    }
+    maps.set_sides(sides)?;
+    maps.set_policer(plan.policer.as_ref())?;
     maps.set_rules(rules)?;
     maps.set_line(line(plan))?;
     Ok(programs)

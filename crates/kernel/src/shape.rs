@@ -5,8 +5,8 @@
 //! anything is built. Non-goals: following a line that changes.
 
 use evenkeel_core::plan::{
-    Backend, Capabilities, Choice, Device, EGRESS, Feature, Line, LinkSizes, Mode, Plan, ifb_name,
-    plan, removal,
+    Backend, Capabilities, Choice, Device, EGRESS, Feature, Ingress, Line, LinkSizes, Mode, Plan,
+    Policy, ifb_name, plan, removal,
 };
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::tc::{Handle, Op};
@@ -29,6 +29,8 @@ pub struct Request {
     pub framing: Option<Framing>,
     /// Which disciplines.
     pub choice: Choice,
+    /// What becomes of arrivals.
+    pub ingress: Ingress,
     /// What matters more.
     pub mode: Mode,
     /// Bound receive windows of downloads, where the kernel takes eBPF.
@@ -185,7 +187,13 @@ fn prepare(before: &Before, caps: &Capabilities, request: &Request) -> Result<(P
         has_clsact: before.has_clsact && !made_clsact,
         sizes,
     };
-    let plan = plan(caps, &device, line, request.mode, request.choice, request.windows)?;
+    let policy = Policy {
+        mode: request.mode,
+        choice: request.choice,
+        ingress: request.ingress,
+        windows: request.windows,
+    };
+    let plan = plan(caps, &device, line, policy)?;
     Ok((plan, made_clsact))
 }
 
@@ -236,6 +244,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             mode: request.mode,
             windows: plan.windows,
             ifb: plan.ifb.clone(),
+            policer: plan.policer,
             made_clsact,
             replaced: replaced.clone(),
             without_programs: without_programs.clone(),
@@ -264,10 +273,9 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         Vec::new()
     };
     let stands = before.ours
-        && before
-            .state
-            .as_ref()
-            .is_some_and(|s| s.complete && s.backend == plan.backend)
+        && before.state.as_ref().is_some_and(|s| {
+            s.complete && s.backend == plan.backend && s.policer.is_some() == plan.policer.is_some()
+        })
         && is_whole(&mut session, &before, &plan)?;
     if stands {
         dir.save(&state(false, made_clsact))?;
@@ -277,6 +285,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         if let Some(mut maps) = programs::maps(&request.device)? {
             maps.set_rules(&rules)?;
             maps.set_line(programs::line(&plan))?;
+            maps.set_policer(plan.policer.as_ref())?;
         }
         let shaped = done(made_clsact, true);
         dir.save(&shaped.state)?;
@@ -329,6 +338,19 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
 
 /// Whether everything that a change in place relies on is still there.
 fn is_whole(session: &mut Session, before: &Before, plan: &Plan) -> Result<bool, Error> {
+    let wanted = if plan.backend == Backend::Cake {
+        "cake"
+    } else {
+        "htb"
+    };
+    let kind = before.root.as_ref().map(|q| q.kind.as_str());
+    let attached = programs::attached(session, before.link.index)?.is_some();
+    if kind != Some(wanted) || plan.programs != attached {
+        return Ok(false);
+    }
+    if plan.policer.is_some() {
+        return Ok(true);
+    }
     let Some(ifb) = session.link(&plan.ifb)? else {
         return Ok(false);
     };
@@ -336,17 +358,9 @@ fn is_whole(session: &mut Session, before: &Before, plan: &Plan) -> Result<bool,
         .qdiscs(ifb.index)?
         .into_iter()
         .find(|q| q.parent == Handle::ROOT);
-    let kind = before.root.as_ref().map(|q| q.kind.as_str());
     let filters = session.filters(before.link.index, Handle::CLSACT_INGRESS)?;
-    let wanted = if plan.backend == Backend::Cake {
-        "cake"
-    } else {
-        "htb"
-    };
-    Ok(kind == Some(wanted)
-        && root.is_some_and(|q| q.kind == wanted)
+    Ok(root.is_some_and(|q| q.kind == wanted)
         && ifb.is_up()
-        && plan.programs == programs::attached(session, before.link.index)?.is_some()
         && filters
             .iter()
             .any(|f| evenkeel_core::plan::is_our_pref(f.pref)))

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use evenkeel_core::plan::{Backend, LinkSizes, Mode};
+use evenkeel_core::police::Policer;
 use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,9 @@ pub struct State {
     pub windows: Option<Rate>,
     /// Name of our IFB.
     pub ifb: String,
+    /// What our policer was told; absent if arrivals are shaped on the IFB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policer: Option<Policer>,
     /// We added the `clsact` qdisc, so we remove it.
     pub made_clsact: bool,
     /// Somebody else's root qdisc, as tc prints it, that `--replace` removed.

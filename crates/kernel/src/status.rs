@@ -1,17 +1,20 @@
 //! What is in force on a device, and what it did so far.
 //!
 //! Principles: the kernel is asked, the record only says what was meant; if the two differ, that
-//! is said. Needs no rights. Non-goals: history and live rates.
+//! is said. Needs no rights, but for what our programs have seen: the kernel shows maps to root
+//! only. Non-goals: history and live rates.
 
 use evenkeel_core::classify::Tier;
 use evenkeel_core::plan::{Backend, EGRESS, INGRESS, Mode};
+use evenkeel_core::police::Policer;
 use evenkeel_core::tc::{Cake, Handle, Qdisc};
 use evenkeel_core::{Framing, Rate};
+use evenkeel_datapath::Maps;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::Serialize;
 
-use crate::{Error, Session, StateDir, programs};
+use crate::{Error, Seen, Session, StateDir, programs, seen};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,6 +37,12 @@ pub struct Status {
     /// Why our programs are not there, and u32 filters do what they can; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_programs: Option<String>,
+    /// What our programs have seen; absent if they are not there, or for want of rights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+    /// What was done to arrivals, if they are policed rather than shaped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policed: Option<Policing>,
     /// From us.
     pub up: Direction,
     /// Towards us.
@@ -73,6 +82,21 @@ pub struct Direction {
     pub tiers: Vec<TierCounters>,
 }
 
+/// What the policer did, packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Policing {
+    /// Marked as having experienced congestion (ECN).
+    pub marked: u64,
+    /// Given the fwmark.
+    pub flagged: u64,
+    /// Long packets dropped.
+    pub dropped_large: u64,
+    /// Others, dropped when dropping all long ones was not enough.
+    pub dropped_small: u64,
+    /// Empty acknowledgements, dropped when there was nothing else to drop.
+    pub dropped_acks: u64,
+}
+
 /// What went through one tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TierCounters {
@@ -102,8 +126,23 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
         let Some(state) = dir.load(&name)? else {
             continue;
         };
+        let program = match &link {
+            Some(l) => programs::attached(&mut session, l.index)?,
+            None => None,
+        };
+        let maps = program.and_then(|id| Maps::of_program(id).ok());
+        let seen = maps.as_ref().map(seen::seen).transpose()?;
         let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
-        let down = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
+        let (down, policed) = match &state.policer {
+            None => {
+                let ifb = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
+                (ifb, None)
+            }
+            Some(policer) => {
+                let known = maps.as_ref().zip(seen.as_ref());
+                arrivals(&name, policer, program.is_some(), known)?
+            }
+        };
         let same = link.as_ref().is_some_and(|l| l.index == state.ifindex);
         let diverted = match &link {
             Some(l) => session
@@ -112,24 +151,22 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
                 .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
             None => false,
         };
-        let attached = match &link {
-            Some(l) => programs::attached(&mut session, l.index)?.is_some(),
-            None => false,
-        };
         let trouble = if !same {
             Some(format!("{name} has gone (and may be another device now)"))
         } else if !state.complete {
             Some("setting it up was interrupted".to_owned())
         } else if up.shaped.is_none() {
             Some(format!("our queueing discipline on {name} has gone"))
+        } else if state.policer.is_some() && down.shaped.is_none() {
+            Some("our policer has gone".to_owned())
         } else if down.shaped.is_none() {
             Some(format!(
                 "{} has gone or lost its queueing discipline",
                 state.ifb
             ))
-        } else if state.without_programs.is_none() && !attached {
+        } else if state.without_programs.is_none() && program.is_none() {
             Some("our programs have gone".to_owned())
-        } else if !diverted {
+        } else if state.policer.is_none() && !diverted {
             Some(format!(
                 "the filter that sends arrivals to {} has gone",
                 state.ifb
@@ -151,11 +188,63 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             mode: state.mode,
             windows: state.windows,
             without_programs: state.without_programs,
+            seen,
+            policed,
             up,
             down,
         });
     }
     Ok(all)
+}
+
+/// What the policer lets through and what it does not; nothing if it is not there.
+fn arrivals(
+    device: &str,
+    policer: &Policer,
+    attached: bool,
+    known: Option<(&Maps, &Seen)>,
+) -> Result<(Direction, Option<Policing>), Error> {
+    let mut found = Direction {
+        device: device.to_owned(),
+        line: policer.rate,
+        shaped: None,
+        bytes: 0,
+        packets: 0,
+        dropped: 0,
+        marked: 0,
+        backlog: 0,
+        tiers: Vec::new(),
+    };
+    let Some((maps, seen)) = known else {
+        found.shaped = attached.then_some(policer.rate);
+        return Ok((found, None));
+    };
+    let did = maps.policed()?;
+    found.shaped = maps.is_policed(policer)?.then_some(policer.rate);
+    found.bytes = seen.down.bytes;
+    found.packets = seen.down.segments;
+    found.dropped = did.dropped();
+    found.marked = did.marked;
+    found.tiers = seen
+        .down
+        .tiers
+        .iter()
+        .map(|t| TierCounters {
+            tier: t.tier,
+            bytes: t.bytes,
+            packets: t.segments,
+            // The policer looks at sizes and flows, not at tiers.
+            dropped: 0,
+        })
+        .collect();
+    let policing = Policing {
+        marked: did.marked,
+        flagged: did.flagged,
+        dropped_large: did.large,
+        dropped_small: did.small,
+        dropped_acks: did.acks,
+    };
+    Ok((found, Some(policing)))
 }
 
 /// CAKE's diffserv4 tins in the order of its report (`cake_dump_stats` walks `tin_order`).

@@ -176,6 +176,7 @@ mod tests {
         let sample = |sent, rtt: Option<u64>| Sample {
             sent: ms(sent),
             rtt: rtt.map(ms),
+            held: None,
         };
         let samples = [
             sample(9, Some(1)),

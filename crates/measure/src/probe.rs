@@ -4,7 +4,8 @@
 //! that neither waits behind the other (a shaper that prefers ICMP would have the UDP probe pay
 //! for it); on a thread of its own, as many in flight as there are; a round trip runs from before
 //! our own queueing discipline (`Stage::Sched`) to the kernel's receive stamp; a late answer
-//! counts, a second one does not; what is not answered when the prober ends (it waits
+//! counts, a second one does not; where somebody knows when answers arrived at this machine
+//! ([`Arrivals`]), what they then waited in our own ingress queue is told apart; what is not answered when the prober ends (it waits
 //! [`STRAGGLERS`] for that) is lost.
 //! Non-goals: statistics (crate `evenkeel-core`), hop discovery.
 
@@ -38,6 +39,15 @@ pub struct ProbeConfig {
     pub icmp: bool,
 }
 
+/// Knows when answers arrived at this machine, before any queue of ours.
+pub trait Arrivals: Send {
+    /// Answers to the probes of this session will be asked for.
+    fn watch(&mut self, session: u32);
+    /// When the answer to a probe arrived, on the steady clock (`CLOCK_MONOTONIC`); `None` if
+    /// that is not known.
+    fn arrived(&self, session: u32, seq: u32) -> Option<Duration>;
+}
+
 /// What became of one probe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
@@ -45,6 +55,8 @@ pub struct Sample {
     pub sent: Duration,
     /// Its round trip; `None` if it was lost.
     pub rtt: Option<Duration>,
+    /// How much of that the answer waited in our own ingress queue; `None` if it is not known.
+    pub held: Option<Duration>,
 }
 
 /// All probes of one kind.
@@ -85,6 +97,14 @@ pub struct Prober {
 impl Prober {
     /// Starts to probe, in the calling thread's network namespace.
     pub fn start(config: ProbeConfig) -> Result<Self, Error> {
+        Self::start_with(config, None)
+    }
+
+    /// The same with somebody who knows when answers arrive.
+    pub fn start_with(
+        config: ProbeConfig,
+        mut arrivals: Option<Box<dyn Arrivals>>,
+    ) -> Result<Self, Error> {
         let any: SocketAddr = if config.target.is_ipv6() {
             ([0u16; 8], 0).into()
         } else {
@@ -95,11 +115,16 @@ impl Prober {
             let socket = StampedSocket::echo(config.target.ip())?;
             streams.push(Stream::new(socket, config, true)?);
         }
+        if let Some(arrivals) = &mut arrivals {
+            for stream in &streams {
+                arrivals.watch(stream.session);
+            }
+        }
         let stop = Arc::new(Waker::new()?);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("prober".into())
-            .spawn(move || run(config, streams, &stopped))
+            .spawn(move || run(config, streams, arrivals.as_deref(), &stopped))
             .map_err(|e| Error::io("start the prober thread", &e))?;
         Ok(Prober {
             stop,
@@ -132,6 +157,7 @@ struct Flight {
     sched: Option<Duration>,
     /// When the answer came, and the server's two stamps.
     answer: Option<(Duration, Duration, Duration)>,
+    held: Option<Duration>,
 }
 
 /// Probes of one kind.
@@ -180,6 +206,7 @@ impl Stream {
             user: clock::realtime(),
             sched: None,
             answer: None,
+            held: None,
         });
         self.open += 1;
         let once = |s: &Self| {
@@ -227,7 +254,7 @@ impl Stream {
         Ok(())
     }
 
-    fn answers(&mut self) -> Result<(), Error> {
+    fn answers(&mut self, arrivals: Option<&dyn Arrivals>) -> Result<(), Error> {
         let mut buffer = [0; 2 * LEN];
         while let Some(r) = self.socket.receive(&mut buffer)? {
             let at = r.at.unwrap_or_else(clock::realtime);
@@ -248,6 +275,9 @@ impl Stream {
                 continue;
             }
             f.answer = Some((at, p.server_rx, p.server_tx));
+            f.held = arrivals
+                .and_then(|a| a.arrived(p.session, p.seq))
+                .map(|arrived| at.saturating_sub(arrived + wall_ahead()));
             self.open -= 1;
             if p.seq < self.highest {
                 self.reordered += 1;
@@ -266,6 +296,7 @@ impl Stream {
                 rtt: f
                     .answer
                     .map(|(rx, server_rx, server_tx)| round_trip(tx, rx, server_rx, server_tx)),
+                held: f.held,
             }
         });
         Samples {
@@ -283,9 +314,18 @@ const STOP: u64 = 1;
 const END: u64 = 2;
 const STREAM: u64 = 3;
 
-fn run(config: ProbeConfig, mut streams: Vec<Stream>, stop: &Waker) -> Result<ProbeOutcome, Error> {
+/// How far the wall clock is ahead of the steady one.
+fn wall_ahead() -> Duration {
+    clock::realtime().saturating_sub(clock::monotonic())
+}
+
+fn run(
+    config: ProbeConfig,
+    mut streams: Vec<Stream>,
+    arrivals: Option<&dyn Arrivals>,
+    stop: &Waker,
+) -> Result<ProbeOutcome, Error> {
     let realtime = sched::realtime_thread(20).is_ok();
-    let wall_ahead = || clock::realtime().saturating_sub(clock::monotonic());
     let ahead = wall_ahead();
     let (poller, tick, end) = (Poller::new()?, Timer::new()?, Timer::new()?);
     poller.add(&tick, TICK, Interest::Read)?;
@@ -319,7 +359,7 @@ fn run(config: ProbeConfig, mut streams: Vec<Stream>, stop: &Waker) -> Result<Pr
                 token => {
                     if let Some(s) = streams.get_mut((token - STREAM) as usize) {
                         s.notices()?;
-                        s.answers()?;
+                        s.answers(arrivals)?;
                     }
                 }
             }

@@ -61,9 +61,12 @@ fn the_best_backend_is_taken() {
             &caps(backend),
             &device(14),
             vdsl(),
-            Mode::Ping,
-            Choice::Auto,
-            false,
+            Policy {
+                mode: Mode::Ping,
+                choice: Choice::Auto,
+                ingress: Ingress::Auto,
+                ..Policy::default()
+            },
         )
         .unwrap();
         assert_eq!(p.backend, backend);
@@ -72,9 +75,12 @@ fn the_best_backend_is_taken() {
         &caps(Backend::Cake),
         &device(14),
         vdsl(),
-        Mode::Ping,
-        Choice::Htb,
-        false,
+        Policy {
+            mode: Mode::Ping,
+            choice: Choice::Htb,
+            ingress: Ingress::Auto,
+            ..Policy::default()
+        },
     )
     .unwrap();
     assert_eq!(p.backend, Backend::HtbFqCodel);
@@ -83,24 +89,37 @@ fn the_best_backend_is_taken() {
 #[test]
 fn what_is_missing_is_named() {
     for (feature, name) in [
-        (Feature::Ifb, "IFB"),
+        (Feature::Clsact, "clsact"),
         (Feature::Htb, "HTB"),
         (Feature::Mirred, "mirred"),
     ] {
         let mut caps = caps(Backend::HtbBuckets);
         caps.0.remove(&feature);
-        let e = plan(&caps, &device(14), vdsl(), Mode::Ping, Choice::Auto, false)
-            .unwrap_err()
-            .to_string();
+        let e = plan(
+            &caps,
+            &device(14),
+            vdsl(),
+            Policy {
+                mode: Mode::Ping,
+                choice: Choice::Auto,
+                ingress: Ingress::Auto,
+                ..Policy::default()
+            },
+        )
+        .unwrap_err()
+        .to_string();
         assert!(e.contains(name) && e.contains(feature.config()), "{e}");
     }
     let e = plan(
         &caps(Backend::HtbBuckets),
         &device(14),
         vdsl(),
-        Mode::Ping,
-        Choice::Cake,
-        false,
+        Policy {
+            mode: Mode::Ping,
+            choice: Choice::Cake,
+            ingress: Ingress::Auto,
+            ..Policy::default()
+        },
     )
     .unwrap_err();
     assert!(e.to_string().contains("CAKE"), "{e}");
@@ -113,9 +132,12 @@ fn no_handle_is_given_twice() {
             &caps(backend),
             &device(14),
             vdsl(),
-            Mode::Ping,
-            Choice::Auto,
-            false,
+            Policy {
+                mode: Mode::Ping,
+                choice: Choice::Auto,
+                ingress: Ingress::Auto,
+                ..Policy::default()
+            },
         )
         .unwrap();
         let mut seen = BTreeSet::new();
@@ -139,7 +161,18 @@ fn guaranteed_shares_do_not_exceed_the_rate() {
                 up: Rate::from_kbit(kbit),
                 ..vdsl()
             };
-            let p = plan(&caps(backend), &device(14), line, Mode::Ping, Choice::Auto, false).unwrap();
+            let p = plan(
+                &caps(backend),
+                &device(14),
+                line,
+                Policy {
+                    mode: Mode::Ping,
+                    choice: Choice::Auto,
+                    ingress: Ingress::Auto,
+                    ..Policy::default()
+                },
+            )
+            .unwrap();
             let classes = classes(&p, "wan");
             let (_, root) = classes.iter().find(|(minor, _)| *minor == 1).unwrap();
             let tiers: u64 = classes
@@ -159,9 +192,12 @@ fn rates_follow_the_mode() {
         &caps(Backend::Cake),
         &device(14),
         vdsl(),
-        Mode::Ping,
-        Choice::Auto,
-        false,
+        Policy {
+            mode: Mode::Ping,
+            choice: Choice::Auto,
+            ingress: Ingress::Auto,
+            ..Policy::default()
+        },
     )
     .unwrap();
     assert!(p.egress < p.line.up && p.ingress < p.line.down);
@@ -169,9 +205,12 @@ fn rates_follow_the_mode() {
         &caps(Backend::Cake),
         &device(14),
         vdsl(),
-        Mode::Bandwidth,
-        Choice::Auto,
-        false,
+        Policy {
+            mode: Mode::Bandwidth,
+            choice: Choice::Auto,
+            ingress: Ingress::Auto,
+            ..Policy::default()
+        },
     )
     .unwrap();
     assert_eq!(p.egress, p.line.up);
@@ -184,9 +223,12 @@ fn ack_filter_only_from_us_and_only_if_very_asymmetric() {
             &caps(Backend::Cake),
             &device(14),
             line,
-            Mode::Ping,
-            Choice::Auto,
-            false,
+            Policy {
+                mode: Mode::Ping,
+                choice: Choice::Auto,
+                ingress: Ingress::Auto,
+                ..Policy::default()
+            },
         )
         .unwrap();
         p.setup
@@ -283,4 +325,51 @@ fn removal_touches_only_what_is_ours() {
     assert!(text(true).contains("tc qdisc del dev wan clsact"));
     assert!(!text(false).contains("clsact"));
     assert!(text(false).contains("tc qdisc del dev wan root handle ec0:"));
+}
+
+#[test]
+fn policing_needs_no_ifb() {
+    let police = Ingress::Police { mark: 20 };
+    for (ingress, lacks, policed) in [
+        (Ingress::Auto, None, Some(false)),
+        (Ingress::Ifb, None, Some(false)),
+        (police, None, Some(true)),
+        (Ingress::Auto, Some(Feature::Ifb), Some(true)),
+        (Ingress::Ifb, Some(Feature::Ifb), None),
+        (police, Some(Feature::Mirred), Some(true)),
+        (police, Some(Feature::Bpf), None),
+    ] {
+        for backend in Backend::ALL {
+            let mut caps = caps(backend);
+            if let Some(feature) = lacks {
+                caps.0.remove(&feature);
+            }
+            let p = plan(
+                &caps,
+                &device(14),
+                vdsl(),
+                Policy {
+                    mode: Mode::Ping,
+                    choice: Choice::Auto,
+                    ingress,
+                    ..Policy::default()
+                },
+            );
+            match policed {
+                None => {
+                    let e = p.unwrap_err().to_string();
+                    assert!(e.contains(lacks.unwrap().config()), "{e}");
+                }
+                Some(policed) => {
+                    let p = p.unwrap();
+                    let ops = p.setup.iter().chain(&p.update);
+                    let text: Vec<_> = ops.map(ToString::to_string).collect();
+                    let text = text.join("\n");
+                    assert_eq!(p.policer.is_some(), policed);
+                    assert_eq!(text.contains("ek-ifb7"), !policed, "{text}");
+                    assert_eq!(p.ingress == vdsl().down, policed);
+                }
+            }
+        }
+    }
 }

@@ -125,7 +125,7 @@ fn plan_for(
     w: &crate::world::World,
     request: &evenkeel_kernel::Request,
 ) -> evenkeel_core::plan::Plan {
-    use evenkeel_core::plan::{Device, Line, LinkSizes, plan};
+    use evenkeel_core::plan::{Device, Line, LinkSizes, Policy, plan};
     let mut session = Session::open().unwrap();
     let link = session.link("wan").unwrap().unwrap();
     let device = Device {
@@ -145,7 +145,13 @@ fn plan_for(
         up: request.up,
         framing: request.framing.unwrap(),
     };
-    plan(&w.caps, &device, line, request.mode, Choice::Auto, request.windows).unwrap()
+    let policy = Policy {
+        mode: request.mode,
+        choice: Choice::Auto,
+        ingress: request.ingress,
+        windows: request.windows,
+    };
+    plan(&w.caps, &device, line, policy).unwrap()
 }
 
 #[test]

@@ -6,8 +6,10 @@
 
 mod accounting;
 mod fairness;
+mod goodput;
 mod lifecycle;
 mod oracle;
+mod policing;
 mod throughput;
 mod tiers;
 mod world;

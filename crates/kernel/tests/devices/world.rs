@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
-use evenkeel_core::plan::{Backend, Capabilities, Choice, Feature, Mode};
+use evenkeel_core::plan::{Backend, Capabilities, Choice, Feature, Ingress, Mode};
 use evenkeel_core::tc::Handle;
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Request, Session, StateDir, capabilities};
@@ -240,6 +240,7 @@ pub(crate) fn request(down: &str, up: &str, framing: &str) -> Request {
         up: up.parse::<Rate>().unwrap(),
         framing: Some(framing.parse::<Framing>().unwrap()),
         choice: Choice::Auto,
+        ingress: Ingress::Auto,
         mode: Mode::Ping,
         windows: true,
         replace: false,

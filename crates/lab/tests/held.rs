@@ -1,0 +1,188 @@
+//! What an answer waits in our own ingress queue is told from its path: an IFB that holds every
+//! packet back, between a prober and an echo one cable apart.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use evenkeel_core::plan::{Choice, Ingress, Mode};
+use evenkeel_datapath::Maps;
+use evenkeel_kernel::{Request, StateDir, maps, shape};
+use evenkeel_measure::echo::Echo;
+use evenkeel_measure::probe::{Arrivals, ProbeConfig, Prober};
+use evenkeel_sys::{Netns, netns::set_sysctl};
+
+fn run(line: &str) {
+    let mut words = line.split(' ');
+    let program = words.next().unwrap();
+    let out = Command::new(program).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{line}: {said}");
+}
+
+struct Programs(Maps);
+
+impl Arrivals for Programs {
+    fn watch(&mut self, session: u32) {
+        self.0.watch(session).unwrap();
+    }
+
+    fn arrived(&self, session: u32, seq: u32) -> Option<Duration> {
+        self.0.arrival(session, seq)
+    }
+}
+
+/// Ours with the prober, shaped; theirs with the echo; a cable between them.
+fn prepare(near: &Netns, far: &Netns, records: std::path::PathBuf) {
+    let (tell, told) = channel();
+    let (end, ended) = channel::<()>();
+    // `ip` knows a namespace by a task in it.
+    let task = far.spawn("far", move || {
+        tell.send(nix::unistd::gettid()).unwrap();
+        let _ = ended.recv();
+    });
+    let task = task.unwrap();
+    let far_id = told.recv().unwrap();
+    near.run(move || {
+        set_sysctl("net.ipv4.ping_group_range", "0 2147483647").unwrap();
+        run("ip link add wan type veth peer name peer");
+        run(&format!("ip link set peer netns {far_id}"));
+        run("ip addr add 10.9.0.1/24 dev wan");
+        run("ip link set wan up");
+    })
+    .unwrap();
+    far.run(|| {
+        run("ip addr add 10.9.0.2/24 dev peer");
+        run("ip link set peer up");
+    })
+    .unwrap();
+    near.run(move || {
+        let request = Request {
+            device: "wan".into(),
+            down: "50mbit".parse().unwrap(),
+            up: "50mbit".parse().unwrap(),
+            framing: None,
+            choice: Choice::Auto,
+            ingress: Ingress::Ifb,
+            mode: Mode::Ping,
+            windows: false,
+            replace: false,
+            rules: Vec::new(),
+        };
+        let shaped = shape(&StateDir::new(records), &request).unwrap();
+        // A probe of 98 bytes takes 7.8 ms and one comes every 5 ms: ever more wait.
+        run(&format!(
+            "tc qdisc replace dev {} root tbf rate 100kbit burst 1600 limit 100000",
+            shaped.state.ifb
+        ));
+    })
+    .unwrap();
+    drop(end);
+    task.join().unwrap().unwrap();
+}
+
+#[test]
+fn our_own_ingress_queue_is_told_from_the_path() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP our_own_ingress_queue_is_told_from_the_path: not root");
+        return;
+    }
+    let records = tempfile::tempdir().unwrap();
+    let (near, far) = (Netns::new("near").unwrap(), Netns::new("far").unwrap());
+    prepare(&near, &far, records.path().to_owned());
+    let target: SocketAddr = "10.9.0.2:44811".parse().unwrap();
+    let _echo = far.run(move || Echo::start(target)).unwrap().unwrap();
+    let prober = near.run(move || {
+        let programs = maps("wan").unwrap().expect("this kernel takes eBPF");
+        let config = ProbeConfig {
+            target,
+            interval: Duration::from_millis(10),
+            icmp: true,
+        };
+        Prober::start_with(config, Some(Box::new(Programs(programs))))
+    });
+    let prober = prober.unwrap().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let outcome = prober.finish().unwrap();
+    for (kind, samples) in [("UDP", &outcome.udp), ("ICMP", &outcome.icmp)] {
+        let answered = samples.probes.iter().filter_map(|p| p.rtt.zip(p.held));
+        let answered: Vec<_> = answered.collect();
+        assert!(answered.len() > 50, "{kind}: {}", answered.len());
+        let late = &answered[answered.len() - 20..];
+        let mut path: Vec<_> = late.iter().map(|(rtt, held)| rtt.abs_diff(*held)).collect();
+        path.sort();
+        let (rtt, held) = late[0];
+        println!("{kind}: {rtt:?}, of which {held:?} in our queue; path {path:?}");
+        assert!(
+            late.iter().all(|p| p.1 > Duration::from_millis(100)),
+            "{kind}: {late:?}"
+        );
+        // Others may have the CPU for a while, but not the whole time.
+        assert!(path[10] < Duration::from_millis(2), "{kind}: {path:?}");
+    }
+}
+
+/// A prober that nobody has registered leaves no trace.
+#[test]
+fn only_registered_sessions_are_stamped() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP only_registered_sessions_are_stamped: not root");
+        return;
+    }
+    let mut programs = evenkeel_datapath::Programs::load(0).unwrap();
+    let mut maps = programs.maps().unwrap();
+    let probe = |session, seq| {
+        let probe = evenkeel_measure::packet::Probe {
+            session,
+            seq,
+            server_rx: Duration::ZERO,
+            server_tx: Duration::ZERO,
+        };
+        let mut udp = vec![0xaf, 0x0b, 0x9c, 0x40, 0, 64, 0, 0];
+        udp.extend(probe.emit());
+        let mut icmp = probe.emit_echo(false).to_vec();
+        icmp[0] = 0;
+        let ip = |proto, body: &[u8]| {
+            let mut p = vec![
+                0x45,
+                0,
+                0,
+                20 + body.len() as u8,
+                0,
+                0,
+                0x40,
+                0,
+                60,
+                proto,
+                0,
+                0,
+            ];
+            p.extend([198, 51, 100, 9, 192, 0, 2, 2]);
+            p.extend(body);
+            p
+        };
+        [ip(17, &udp), ip(1, &icmp)]
+    };
+    maps.watch(7).unwrap();
+    let arrive = |packet: &[u8]| {
+        programs
+            .test_run("ek_ingress", packet, &[0; 192], 1)
+            .unwrap();
+    };
+    for (session, seq, kind, known) in [(7, 1, 0, true), (7, 2, 1, true), (8, 1, 0, false)] {
+        let packet = &probe(session, seq)[kind];
+        arrive(packet);
+        let first = maps.arrival(session, seq);
+        assert_eq!(first.is_some(), known, "{session} {seq}");
+        // A second answer does not count.
+        arrive(packet);
+        assert_eq!(maps.arrival(session, seq), first);
+        let now = evenkeel_sys::clock::monotonic();
+        assert!(first.is_none_or(|t| t <= now && now < t + Duration::from_secs(60)));
+    }
+    let mut longer = probe(7, 3)[0].clone();
+    longer.push(0);
+    arrive(&longer);
+    assert_eq!(maps.arrival(7, 3), None);
+}

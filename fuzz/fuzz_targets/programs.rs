@@ -1,0 +1,22 @@
+//! What a WAN device might receive or send, run through the programs in this kernel
+//! (`BPF_PROG_TEST_RUN`). Needs root.
+#![no_main]
+
+#[path = "../../crates/datapath/tests/anything/mod.rs"]
+mod anything;
+
+use std::cell::RefCell;
+
+use anything::Anything;
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    static PROGRAMS: RefCell<Anything> = RefCell::new(Anything::new());
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    PROGRAMS.with_borrow_mut(|programs| {
+        programs.feed(bytes);
+        programs.check();
+    });
+});

@@ -1,0 +1,511 @@
+//! `ping`: round trips to a host, by ICMP, UDP or TCP, stamped by the kernel.
+//!
+//! Principles: what is meant is said before the first probe, so that no flag means silently
+//! something else; everything that is told once a probe is told from its one outcome; lines go
+//! to stdout, what went wrong with files to stderr. Non-goals: sockets (`evenkeel_measure::ping`)
+//! and the meaning of short flags (`habits`).
+
+mod graph;
+pub(crate) mod habits;
+pub(crate) mod keep;
+mod show;
+
+use std::collections::HashMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use evenkeel_core::ping::Fate;
+use evenkeel_core::ping::sizes::Sizes;
+use evenkeel_core::ping::tally::{Recent, Tally};
+use evenkeel_core::ping::track::{Event, MEMORY};
+use evenkeel_measure::ping::{Kind, PingError, Request, Session};
+use evenkeel_sys::PacketOptions;
+
+use crate::failure::Failure;
+use graph::Graph;
+use keep::Keep;
+
+/// What `ping` and `trace` share.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// Name or address
+    host: String,
+    /// UDP datagrams to a port [-u[PORT]]; 7 is the echo service
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "7",
+          value_parser = clap::value_parser!(u16).range(1..), group = "kind")]
+    udp: Option<u16>,
+    /// TCP handshakes with a port, reset at once
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "80",
+          value_parser = clap::value_parser!(u16).range(1..), group = "kind")]
+    tcp: Option<u16>,
+    /// ICMP time stamp requests instead of ICMP echo; root or CAP_NET_RAW [-M]
+    #[arg(long, group = "kind")]
+    icmp_timestamp: bool,
+    /// Only IPv4 addresses [-4]
+    #[arg(long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Only IPv6 addresses [-6]
+    #[arg(long)]
+    ipv6: bool,
+    /// TOS or traffic class, 0 to 255: four times the DSCP [-vTOS]
+    #[arg(long, default_value_t = 0)]
+    tos: u8,
+    /// Never fragment [-f]
+    #[arg(long)]
+    dont_fragment: bool,
+    /// Names of the addresses that answer [-a]
+    #[arg(long)]
+    pub(crate) names: bool,
+}
+
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+pub(crate) struct Ping {
+    #[command(flatten)]
+    target: Target,
+    /// How many probes [-nN]; 4, or ten rounds of a sweep
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Until Ctrl-C [-t]
+    #[arg(long, conflicts_with = "count")]
+    forever: bool,
+    /// From one probe to the next: 200ms, 1s; at least 1ms [-sMS]
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = interval)]
+    interval: Duration,
+    /// The next probe as soon as one is answered, at the latest after 10 ms
+    #[arg(long)]
+    flood: bool,
+    /// When a probe is given up: 1s [-wMS]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    timeout: Duration,
+    /// At most so many probes in flight [-cN]; without it as many as the timeout allows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MEMORY as i64))]
+    in_flight: Option<u32>,
+    /// Bytes of payload, or a sweep FIRST:LAST:STEP [-lSIZE]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value = "32",
+        conflicts_with = "ip_size"
+    )]
+    size: Sizes,
+    /// The same as sizes of IP packets [-LSIZE]
+    #[arg(long, value_name = "SIZE")]
+    ip_size: Option<Sizes>,
+    /// TTL, 1 to 255: the router that many hops away answers [-iTTL]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..))]
+    ttl: Option<u8>,
+    /// Ping the first hop beyond the access line on the way to the host
+    #[arg(long, conflicts_with_all = ["ttl", "kind"])]
+    near: bool,
+    /// Keep a line for each probe in FILE, also when quiet [-F FILE]
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// The time before each line [-T]
+    #[arg(long)]
+    time: bool,
+    /// Leave out lines: replies, errors, timeouts (r, e, t), without letters all [-q[LETTERS]]
+    #[arg(long, value_name = "LETTERS", num_args = 0..=1, require_equals = true, default_missing_value = "ret",
+          value_parser = letters)]
+    quiet: Option<String>,
+    /// A summary of the last seconds, again and again: 10s [-y[S]]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s",
+          value_parser = time)]
+    summary: Option<Duration>,
+    /// A live graph in the terminal [-g]
+    #[arg(long)]
+    graph: bool,
+    /// At the end a page, a picture or figures (.html, .png, .json), or all into a directory
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print nothing but the statistics, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A time with its unit.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    if text.parse::<f64>().is_ok() {
+        return Err(format!("it has no unit: write {text}ms or {text}s"));
+    }
+    let time = humantime::parse_duration(text).map_err(|e| format!("{e}: write 200ms or 1s"))?;
+    if time < Duration::from_millis(1) || time > Duration::from_secs(3600) {
+        return Err("it must be from 1ms to 1h".into());
+    }
+    Ok(time)
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    if text
+        .trim_start_matches('0')
+        .trim_end_matches(char::is_alphabetic)
+        .is_empty()
+    {
+        return Err("no pause at all is a flood: say --flood".into());
+    }
+    time(text)
+}
+
+fn letters(text: &str) -> Result<String, String> {
+    match text.chars().all(|c| "ret".contains(c)) && !text.is_empty() {
+        true => Ok(text.to_owned()),
+        false => Err("letters are r, e and t: replies, errors, timeouts".into()),
+    }
+}
+
+impl From<PingError> for Failure {
+    fn from(e: PingError) -> Self {
+        match &e {
+            PingError::NotPermitted { .. } => Failure::not_permitted(e),
+            PingError::Impossible(_) => Failure::usage(e),
+            _ => Failure::work(e),
+        }
+    }
+}
+
+impl Target {
+    /// Kind and port.
+    pub(crate) fn kind(&self) -> (Kind, u16) {
+        match (self.udp, self.tcp) {
+            (Some(port), _) => (Kind::Udp, port),
+            (_, Some(port)) => (Kind::Tcp, port),
+            _ if self.icmp_timestamp => (Kind::Timestamp, 0),
+            _ => (Kind::Echo, 0),
+        }
+    }
+
+    /// What kind and port are to people.
+    pub(crate) fn kind_words(&self) -> String {
+        match self.kind() {
+            (Kind::Echo, _) => "ICMP echo".into(),
+            (Kind::Timestamp, _) => "ICMP time stamp".into(),
+            (Kind::Udp, port) => format!("UDP port {port}"),
+            (Kind::Tcp, port) => format!("TCP port {port}"),
+        }
+    }
+
+    /// The address.
+    pub(crate) fn resolve(&self) -> Result<SocketAddr, Failure> {
+        let host = self.host.as_str();
+        let port = self.kind().1;
+        let wanted = |a: &SocketAddr| !(self.ipv4 && a.is_ipv6() || self.ipv6 && a.is_ipv4());
+        let found = (host, port).to_socket_addrs().map_err(|e| {
+            let why = e.to_string();
+            let why = why.rsplit(": ").next().unwrap_or_default().to_owned();
+            Failure::work(format_args!(
+                "{host}: unknown host ({why}): check the name, or name an address"
+            ))
+        })?;
+        let family = if self.ipv4 { "IPv4" } else { "IPv6" };
+        found
+            .into_iter()
+            .find(wanted)
+            .ok_or_else(|| Failure::work(format_args!("{host} has no {family} address")))
+    }
+
+    pub(crate) fn options(&self, hops: Option<u8>) -> PacketOptions {
+        PacketOptions {
+            hops,
+            tos: self.tos,
+            dont_fragment: self.dont_fragment,
+        }
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+/// Names of addresses, looked up on a thread of their own: a line never waits for one.
+#[derive(Debug)]
+pub(crate) struct Names {
+    known: Arc<Mutex<HashMap<IpAddr, Option<String>>>>,
+    ask: Option<Sender<IpAddr>>,
+}
+
+impl Names {
+    pub(crate) fn new(wanted: bool) -> Names {
+        let known = Arc::new(Mutex::new(HashMap::new()));
+        let ask = wanted.then(|| {
+            let (ask, asked) = channel();
+            let known = Arc::clone(&known);
+            std::thread::spawn(move || {
+                for address in asked {
+                    let name = evenkeel_sys::names::name_of(address);
+                    known
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(address, name);
+                }
+            });
+            ask
+        });
+        Names { known, ask }
+    }
+
+    /// `name (address)`, or the address as long as no name is known.
+    pub(crate) fn show(&self, address: IpAddr) -> String {
+        let Some(ask) = &self.ask else {
+            return address.to_string();
+        };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = known.get(&address) {
+            return match name {
+                Some(name) => format!("{name} ({address})"),
+                None => address.to_string(),
+            };
+        }
+        known.insert(address, None);
+        let _ = ask.send(address);
+        address.to_string()
+    }
+}
+
+/// `evenkeel ping`.
+pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
+    let mut target = args.target.resolve()?;
+    let (kind, _) = args.target.kind();
+    let headers = if target.is_ipv6() { 40 } else { 20 } + if kind == Kind::Tcp { 20 } else { 8 };
+    let sizes = match args.ip_size {
+        Some(sizes) => sizes.without(headers).map_err(Failure::usage)?,
+        None => args.size,
+    };
+    // These have no payload of ours.
+    let sizes = match kind {
+        Kind::Timestamp => Sizes::fixed(12),
+        Kind::Tcp => Sizes::fixed(0),
+        Kind::Echo | Kind::Udp => sizes,
+    };
+    let in_flight = args.in_flight.map_or(MEMORY, |n| n as usize);
+    if !args.flood && args.in_flight.is_none() && args.timeout / MEMORY as u32 >= args.interval {
+        return Err(Failure::usage(format_args!(
+            "--interval {:?} and --timeout {:?} would have more than {MEMORY} probes in flight: a \
+             shorter timeout, or --in-flight",
+            args.interval, args.timeout
+        )));
+    }
+    let mut near = String::new();
+    if args.near {
+        let (ttl, address) = crate::trace::near(target)?;
+        near = format!(", the hop {ttl} away on the way to {}", args.target.host());
+        target = SocketAddr::new(address, 0);
+    }
+    let count = match (args.forever, args.count) {
+        (true, _) => None,
+        (_, Some(n)) => Some(n),
+        (_, None) if sizes.is_sweep() => Some(u64::from(sizes.count()) * 10),
+        _ => Some(4),
+    };
+    let request = Request {
+        target,
+        kind,
+        interval: args.interval,
+        flood: args.flood,
+        count,
+        timeout: args.timeout,
+        in_flight,
+        sizes,
+        options: args.target.options(args.ttl),
+    };
+    let title = title(args, &request, &near);
+    let about = [
+        ("target", args.target.host().to_owned()),
+        ("address", target.ip().to_string()),
+        ("probe", args.target.kind_words()),
+        ("title", title.clone()),
+        ("interval_us", args.interval.as_micros().to_string()),
+        ("timeout_us", args.timeout.as_micros().to_string()),
+    ];
+    let keep = Keep::open(args.log.as_deref(), args.out.as_deref(), &about)?;
+    let cancel = crate::lab::cancelled_by_signals()?;
+    let session = Session::start(request)?;
+    let began = Instant::now();
+    let mut screen = Screen::new(args, keep);
+    if !args.json {
+        screen.text = format!("Ping {title}\n");
+    }
+    let mut stopped = false;
+    loop {
+        if cancel.load(Ordering::Relaxed) && !stopped {
+            session.stop();
+            stopped = true;
+        }
+        match session.events.recv_timeout(Duration::from_millis(50)) {
+            Ok(event) => screen.event(&event, began.elapsed()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if screen.pause(began.elapsed())? && !stopped {
+            // Nobody reads any more.
+            session.stop();
+            stopped = true;
+        }
+    }
+    session.finish()?;
+    let took = began.elapsed();
+    let Screen { tally, keep, .. } = screen.end()?;
+    if args.json {
+        crate::gateway::print(&(show::json(&tally, &about, took).to_string() + "\n"))?;
+    } else {
+        let text = show::statistics(&tally, &title, took, headers, sizes.is_sweep());
+        crate::gateway::print(&text)?;
+    }
+    keep.finish(&title)?;
+    if tally.answered() == 0 {
+        let host = args.target.host();
+        return Err(Failure::work(format_args!("{host}: no probe was answered")));
+    }
+    Ok(())
+}
+
+/// What is about to be done, in one line.
+fn title(args: &Ping, r: &Request, near: &str) -> String {
+    let address = r.target.ip();
+    let host = args.target.host();
+    let mut title = if !near.is_empty() || host == address.to_string() {
+        address.to_string()
+    } else {
+        format!("{host} ({address})")
+    };
+    title += near;
+    title += &format!(", {}", args.target.kind_words());
+    if let Some(ttl) = args.ttl {
+        title += &format!(", TTL {ttl}");
+    }
+    if args.target.tos != 0 {
+        title += &format!(", TOS {}", args.target.tos);
+    }
+    let (first, last) = (r.sizes.of(0), r.sizes.largest());
+    title += &if r.sizes.is_sweep() {
+        format!(", {first} to {last} bytes in {} sizes", r.sizes.count())
+    } else {
+        format!(", {first} bytes")
+    };
+    if r.options.dont_fragment {
+        title += ", never fragmented";
+    }
+    title += &match (r.flood, r.count) {
+        (true, _) => ", a flood".to_owned(),
+        (false, Some(n)) => format!(", {n} probes every {:?}", r.interval),
+        (false, None) => format!(", every {:?}", r.interval),
+    };
+    if let Some(n) = args.in_flight {
+        title += &format!(", at most {n} in flight");
+    }
+    title
+}
+
+/// Where lines, graph, log and counts go.
+struct Screen<'a> {
+    args: &'a Ping,
+    names: Names,
+    tally: Tally,
+    recent: Option<(Recent, Duration)>,
+    graph: Option<Graph>,
+    keep: Keep,
+    /// Lines that are not yet out.
+    text: String,
+    /// When they go out next.
+    next: Duration,
+}
+
+/// Between two writes to a terminal with a graph, and to files.
+const BEAT: Duration = Duration::from_millis(100);
+
+impl<'a> Screen<'a> {
+    fn new(args: &'a Ping, keep: Keep) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        if args.graph && !terminal && args.out.is_none() {
+            eprintln!(
+                "evenkeel: no live graph: the output is no terminal (--out DIR draws one at the end)"
+            );
+        }
+        Screen {
+            args,
+            names: Names::new(args.target.names),
+            tally: Tally::new(),
+            recent: args.summary.map(|s| (Recent::new(s), s)),
+            graph: (args.graph && terminal && !args.json).then(Graph::new),
+            keep,
+            text: String::new(),
+            next: Duration::ZERO,
+        }
+    }
+
+    fn event(&mut self, event: &Event, now: Duration) {
+        self.tally.add(event);
+        if let Some((recent, every)) = &mut self.recent
+            && let Some(over) = recent.add(event, now)
+        {
+            self.text += &(show::recent(&over, *every) + "\n");
+        }
+        if let Event::Outcome(o) = event {
+            self.keep.add(o);
+            if let Some(graph) = &mut self.graph {
+                graph.add(o);
+            }
+        }
+        let letter = match event {
+            Event::Outcome(o) if o.fate == Fate::Reply => 'r',
+            Event::Outcome(o) if o.fate == Fate::Timeout => 't',
+            _ => 'e',
+        };
+        let quiet = self.args.quiet.as_deref().unwrap_or_default();
+        if self.args.json || quiet.contains(letter) {
+            return;
+        }
+        if self.args.time {
+            let now = humantime::format_rfc3339_micros(SystemTime::now());
+            self.text += &format!("{now} ");
+        }
+        let name = |a: IpAddr| self.names.show(a);
+        self.text += &(show::line(event, self.args.timeout, &name) + "\n");
+    }
+
+    /// Writes what is due. `true`: nobody reads any more.
+    fn pause(&mut self, now: Duration) -> Result<bool, Failure> {
+        if let Some((recent, every)) = &mut self.recent
+            && let Some(over) = recent.advance(now)
+        {
+            self.text += &(show::recent(&over, *every) + "\n");
+        }
+        if self.args.json {
+            self.text.clear();
+        }
+        let beat = now >= self.next;
+        if beat {
+            self.next = now + BEAT;
+            self.keep.flush();
+        }
+        let text = match &mut self.graph {
+            Some(_) if !beat => return Ok(false),
+            Some(graph) => {
+                let columns = terminal_size::terminal_size().map_or(80, |(w, _)| w.0);
+                graph.redraw(&std::mem::take(&mut self.text), columns.into())
+            }
+            None => std::mem::take(&mut self.text),
+        };
+        if text.is_empty() {
+            return Ok(false);
+        }
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => Ok(false),
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(true),
+            Err(e) => Err(Failure::work(format_args!("write to stdout: {e}"))),
+        }
+    }
+
+    /// What is left goes out; the last graph stays.
+    fn end(mut self) -> Result<Self, Failure> {
+        self.next = Duration::ZERO;
+        self.pause(Duration::ZERO)?;
+        Ok(self)
+    }
+}

@@ -69,7 +69,7 @@ struct Tracer<'a> {
 
 /// Sends a probe and waits for its fate. `None`: the caller wants to stop.
 fn ask(pinger: &mut Pinger, cancel: &AtomicBool) -> Result<Option<Outcome>, Failure> {
-    let work = |e| Failure::from(PingError::Sys(e));
+    let work = |e| Failure::from(PingError::from(e));
     let sent = pinger.send(SIZE).map_err(work)?;
     loop {
         while let Some(event) = pinger.poll() {
@@ -100,7 +100,7 @@ impl Tracer<'_> {
             if hop.is_some_and(|h| h.answered == 0 && h.sent >= PATIENCE) {
                 continue;
             }
-            let work = |e| Failure::from(PingError::Sys(e));
+            let work = |e| Failure::from(PingError::from(e));
             self.pinger.set_hops(ttl).map_err(work)?;
             let Some(o) = ask(&mut self.pinger, self.cancel)? else {
                 return Ok(false);

@@ -281,7 +281,8 @@ pub(crate) fn notice(fd: &OwnedFd, quoted: &mut [u8]) -> Result<Option<Notice>, 
     let mut control = nix::cmsg_space!(
         [libc::timespec; 3],
         libc::sock_extended_err,
-        libc::sockaddr_in6
+        libc::sockaddr_in6,
+        libc::c_int
     );
     let mut parts = [IoSliceMut::new(quoted)];
     let m = match recvmsg::<SockaddrStorage>(

@@ -63,9 +63,21 @@ pub enum PingError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// There is no way to the target.
+    #[error("{0} (no route to it: see ip route)")]
+    NoRoute(Error),
     /// Something else was refused.
     #[error(transparent)]
-    Sys(#[from] Error),
+    Sys(Error),
+}
+
+impl From<Error> for PingError {
+    fn from(e: Error) -> Self {
+        match e.errno() {
+            Errno::ENETUNREACH | Errno::EHOSTUNREACH => PingError::NoRoute(e),
+            _ => PingError::Sys(e),
+        }
+    }
 }
 
 fn hint(errno: Errno) -> &'static str {

@@ -3,7 +3,7 @@
 //! Principles: the stamp of the kernel, not the time at which a thread woke up; wall clock,
 //! because that is what the kernel stamps with. `Sched` is taken before our own queueing
 //! discipline, `Driver` behind it (linux/net_tstamp.h, `OPT_ID` counts datagrams per socket).
-//! Non-goals: hardware stamps, raw sockets other than those of ICMP.
+//! Non-goals: hardware stamps, raw sockets other than those of ICMP and of whole packets.
 
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -141,6 +141,18 @@ impl StampedSocket {
         }
         .context(|| "filter a raw ICMP socket".to_owned())?;
         Ok(this)
+    }
+
+    /// Hears every IP packet of the calling thread's namespace on its way in and out, from the IP
+    /// header on. It needs `CAP_NET_RAW`.
+    pub fn packets() -> Result<Self, Error> {
+        let what = || "open a packet socket".to_owned();
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let all = Some(SockProtocol::EthAll);
+        let fd = socket(AddressFamily::Packet, SockType::Datagram, flags, all).context(what)?;
+        setsockopt(&fd, sockopt::Timestamping, &RECEIVED).context(what)?;
+        let _ = setsockopt(&fd, sockopt::RcvBuf, &(1 << 20));
+        Ok(StampedSocket(fd))
     }
 
     /// Sets fields of the IP header of what is sent to addresses of `peer`'s family.

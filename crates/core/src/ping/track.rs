@@ -295,6 +295,13 @@ impl Tracker {
         self.flight(seq).map(|f| f.size)
     }
 
+    /// How many of its two send stamps a probe has; 2 if it is not remembered.
+    pub fn stamps_of(&self, seq: u64) -> u8 {
+        self.flight(seq).map_or(2, |f| {
+            u8::from(f.sched.is_some()) + u8::from(f.driver.is_some())
+        })
+    }
+
     /// Whether probe `seq` has no fate yet.
     pub fn is_open(&self, seq: u64) -> bool {
         self.flight(seq)

@@ -337,7 +337,11 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
             stopped = true;
         }
         match session.events.recv_timeout(Duration::from_millis(50)) {
-            Ok(event) => screen.event(&event, began.elapsed()),
+            Ok(events) => {
+                for event in &events {
+                    screen.event(event, began.elapsed());
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

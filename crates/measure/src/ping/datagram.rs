@@ -30,6 +30,8 @@ const STAMPS: usize = 4096;
 pub(super) struct Ids {
     first: u32,
     seqs: VecDeque<u64>,
+    /// Stamps were not there at once: our own queue, or a driver that sends later.
+    pub(super) slow: bool,
 }
 
 impl Ids {
@@ -42,6 +44,16 @@ impl Ids {
                 self.seqs.pop_front();
                 self.first = self.first.wrapping_add(1);
             }
+        }
+    }
+
+    /// Whether a stamp of the probe just sent is worth asking for.
+    pub(super) fn expects(&self, seq: u64, tracker: &Tracker) -> bool {
+        // The first one is taken before our own queue, and is there if the kernel knows it.
+        match tracker.stamps_of(seq) {
+            0 => true,
+            1 => !self.slow,
+            _ => false,
         }
     }
 
@@ -197,12 +209,20 @@ impl Datagrams {
         probe.emit_into(&mut payload);
         let mut sent = self.ports[which].socket.send(&payload);
         if sent.is_err() && sent != Err(Errno::ENOBUFS) {
-            self.notices(which, tracker)?;
+            while self.notice(which, tracker)? {}
             sent = self.ports[which].socket.send(&payload);
         }
         let port = &mut self.ports[which];
         port.ids.sent(seq, sent);
         port.open.push_back(seq);
+        if sent.is_ok() {
+            while self.ports[which].ids.expects(seq, tracker) {
+                if !self.notice(which, tracker)? {
+                    self.ports[which].ids.slow = true;
+                    break;
+                }
+            }
+        }
         Ok(sent)
     }
 
@@ -212,36 +232,38 @@ impl Datagrams {
         ready: &Ready,
         tracker: &mut Tracker,
     ) -> Result<(), Error> {
-        if ready.error {
-            self.notices(which, tracker)?;
+        // As in `icmp`: nothing is asked for that is not there.
+        let noted = ready.error && self.notice(which, tracker)?;
+        if ready.readable || ready.error && !noted {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            if let Some(port) = self.ports.get(which)
+                && let Some(r) = port.socket.receive(&mut buffer)?
+            {
+                self.answer(which, &r, &buffer[..r.len], tracker);
+            }
+            self.buffer = buffer;
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(r) = match self.ports.get(which) {
-            Some(port) => port.socket.receive(&mut buffer)?,
-            None => None,
-        } {
-            self.answer(which, &r, &buffer[..r.len], tracker);
-        }
-        self.buffer = buffer;
         Ok(())
     }
 
-    fn notices(&mut self, which: usize, tracker: &mut Tracker) -> Result<(), Error> {
+    /// Takes in an entry of a port's error queue. `false`: there was none.
+    fn notice(&mut self, which: usize, tracker: &mut Tracker) -> Result<bool, Error> {
         let mut quoted = [0; 64];
         let Some(port) = self.ports.get(which) else {
-            return Ok(());
+            return Ok(false);
         };
-        while let Some(notice) = port.socket.notice_into(&mut quoted)? {
-            let Some((answer, n)) = noted(&notice, &port.ids, tracker) else {
-                continue;
-            };
-            let named = self.named(&quoted[..n], tracker).map(|n| n.0);
-            match named.or_else(|| self.only(which, tracker)) {
-                Some(seq) => tracker.answer(seq, answer, now()),
-                None => tracker.stray(),
-            }
+        let Some(notice) = port.socket.notice_into(&mut quoted)? else {
+            return Ok(false);
+        };
+        let Some((answer, n)) = noted(&notice, &port.ids, tracker) else {
+            return Ok(true);
+        };
+        let named = self.named(&quoted[..n], tracker).map(|n| n.0);
+        match named.or_else(|| self.only(which, tracker)) {
+            Some(seq) => tracker.answer(seq, answer, now()),
+            None => tracker.stray(),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn answer(&self, which: usize, r: &Received, payload: &[u8], tracker: &mut Tracker) {

@@ -152,49 +152,62 @@ impl Icmp {
         let mut sent = self.socket.send(&message);
         if sent.is_err() && sent != Err(Errno::ENOBUFS) {
             // An ICMP error about an earlier probe fails the next send: drain it, try once more.
-            self.notices(tracker)?;
+            while self.notice(tracker)? {}
             sent = self.socket.send(&message);
         }
         self.ids.sent(seq, sent);
+        if sent.is_ok() {
+            // The stamps are most often there: this spares waking up for them.
+            while self.ids.expects(seq, tracker) {
+                if !self.notice(tracker)? {
+                    self.ids.slow = true;
+                    break;
+                }
+            }
+        }
         Ok(sent)
     }
 
     pub(super) fn hear(&mut self, ready: &Ready, tracker: &mut Tracker) -> Result<(), Error> {
-        // Send stamps first, for what they belong to may be answered already.
-        if ready.error {
-            self.notices(tracker)?;
+        // One entry at a time: asking for one more than there is is a system call for nothing,
+        // and the next wait returns at once if there is more. An error without an entry is
+        // cleared by receiving.
+        let noted = ready.error && self.notice(tracker)?;
+        if ready.readable || ready.error && !noted {
+            let mut buffer = std::mem::take(&mut self.buffer);
+            if let Some(r) = self.socket.receive(&mut buffer)? {
+                self.answer(&r, &buffer[..r.len], tracker);
+            }
+            self.buffer = buffer;
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(r) = self.socket.receive(&mut buffer)? {
-            self.answer(&r, &buffer[..r.len], tracker);
-        }
-        self.buffer = buffer;
         Ok(())
     }
 
-    fn notices(&mut self, tracker: &mut Tracker) -> Result<(), Error> {
+    /// Takes in an entry of the error queue. `false`: there was none.
+    fn notice(&mut self, tracker: &mut Tracker) -> Result<bool, Error> {
         let mut quoted = [0; 64];
-        while let Some(notice) = self.socket.notice_into(&mut quoted)? {
-            let Some((answer, n)) = noted(&notice, &self.ids, tracker) else {
-                continue;
-            };
-            // The quoted message begins with type, code, checksum, identifier and sequence; its
-            // identifier is the kernel's on datagram sockets, which get no others.
-            match quoted[..n] {
-                [_, _, _, _, a, b, c, d, ..]
-                    if !self.raw || u16::from_be_bytes([a, b]) == self.identifier =>
-                {
-                    match tracker.unwrap16(u16::from_be_bytes([c, d])) {
-                        Some(seq) => tracker.answer(seq, answer, now()),
-                        None => tracker.stray(),
-                    }
+        let Some(notice) = self.socket.notice_into(&mut quoted)? else {
+            return Ok(false);
+        };
+        let Some((answer, n)) = noted(&notice, &self.ids, tracker) else {
+            return Ok(true);
+        };
+        // The quoted message begins with type, code, checksum, identifier and sequence; its
+        // identifier is the kernel's on datagram sockets, which get no others.
+        match quoted[..n] {
+            [_, _, _, _, a, b, c, d, ..]
+                if !self.raw || u16::from_be_bytes([a, b]) == self.identifier =>
+            {
+                match tracker.unwrap16(u16::from_be_bytes([c, d])) {
+                    Some(seq) => tracker.answer(seq, answer, now()),
+                    None => tracker.stray(),
                 }
-                // Another process's on a raw socket is no business of ours.
-                [_, _, _, _, _, _, _, _, ..] => {}
-                _ => tracker.stray(),
             }
+            // Another process's on a raw socket is no business of ours.
+            [_, _, _, _, _, _, _, _, ..] => {}
+            _ => tracker.stray(),
         }
-        Ok(())
+        Ok(true)
     }
 
     fn answer(&self, r: &Received, bytes: &[u8], tracker: &mut Tracker) {

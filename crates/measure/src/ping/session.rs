@@ -44,8 +44,8 @@ pub struct Request {
 /// A run under way. It ends when dropped.
 #[derive(Debug)]
 pub struct Session {
-    /// What becomes known; ends with the run.
-    pub events: Receiver<Event>,
+    /// What becomes known, a few at a time; ends with the run.
+    pub events: Receiver<Vec<Event>>,
     stop: Arc<Waker>,
     thread: Option<JoinHandle<Result<(), PingError>>>,
 }
@@ -53,8 +53,10 @@ pub struct Session {
 /// Stamping is switched on in the background when the first socket asks for it; a packet before
 /// that is stamped when it is read.
 const WARM_UP: Duration = Duration::from_millis(20);
-/// Events that wait for their reader.
-const BACKLOG: usize = 1 << 16;
+/// Handfuls of events that wait for their reader.
+const BACKLOG: usize = 1 << 10;
+/// The reader is not woken more often: that would cost more than the probes.
+const HANDFUL: Duration = Duration::from_millis(20);
 /// The slowest beat of a flood.
 const FLOOD: Duration = Duration::from_millis(10);
 
@@ -108,7 +110,7 @@ fn run(
     request: Request,
     mut pinger: Pinger,
     stop: &Waker,
-    tell: &SyncSender<Event>,
+    tell: &SyncSender<Vec<Event>>,
 ) -> Result<(), PingError> {
     // Without it probes only leave later, which the stamps take out again.
     let _ = sched::realtime_thread(20);
@@ -123,13 +125,22 @@ fn run(
     pinger.watch(stop)?;
     let mut sent = 0;
     let mut sending = true;
+    let (mut known, mut told): (Vec<Event>, _) = (Vec::new(), Duration::ZERO);
     while sending || pinger.open_probes() > 0 {
-        let woken = pinger.wait(None)?;
+        let later = (!known.is_empty()).then(|| told + HANDFUL);
+        let woken = pinger.wait(later)?;
         let mut answered = false;
         while let Some(event) = pinger.poll() {
             answered |= matches!(event, Event::Outcome(_));
-            if tell.send(event).is_err() {
-                return Ok(());
+            known.push(event);
+        }
+        if !known.is_empty() {
+            let now = clock::monotonic();
+            if now >= told + HANDFUL {
+                told = now;
+                if tell.send(std::mem::take(&mut known)).is_err() {
+                    return Ok(());
+                }
             }
         }
         if woken.woken {
@@ -157,10 +168,8 @@ fn run(
             sending = request.count.is_none_or(|n| sent < n);
         }
     }
-    while let Some(event) = pinger.poll() {
-        if tell.send(event).is_err() {
-            break;
-        }
-    }
+    known.extend(std::iter::from_fn(|| pinger.poll()));
+    // Nobody listens any more: then nobody misses it.
+    let _ = tell.send(known);
     Ok(())
 }

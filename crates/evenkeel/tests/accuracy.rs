@@ -147,6 +147,47 @@ fn a_single_round_trip_is_right_within_20_us() {
     assert!(good, "{said}");
 }
 
+#[test]
+fn the_near_hop_is_the_providers() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("SKIP the_near_hop_is_the_providers: needs root");
+        return;
+    }
+    let line = line();
+    let client = &line.hosts.clients[0];
+    let server = server_address(0);
+    let said = output(spawn(
+        client,
+        EVENKEEL,
+        &format!("ping {server} --near -n3 -s20 --json"),
+    ));
+    let s: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&s["about"]["address"], &s["replies"]),
+        (&"100.64.0.1".into(), &3.into()),
+        "{s}"
+    );
+    let said = output(spawn(
+        client,
+        EVENKEEL,
+        &format!("trace {server} --rounds=1 --json"),
+    ));
+    let s: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let hops: Vec<_> = s["hops"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|h| &h["addresses"][0])
+        .collect();
+    let server = server.to_string();
+    assert_eq!(hops, ["192.168.1.1", "100.64.0.1", server.as_str()], "{s}");
+    assert_eq!(
+        (&s["reached"], &s["near"]["ttl"]),
+        (&true.into(), &2.into()),
+        "{s}"
+    );
+}
+
 /// What each tool says, ms by key.
 fn by_icmp_sequence(text: &str, mark: &str, end: char, first: u16) -> HashMap<Vec<u8>, f64> {
     let lines = text.lines().filter_map(|l| {

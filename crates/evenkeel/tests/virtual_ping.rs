@@ -15,7 +15,7 @@ use evenkeel_lab::guest::{Engine, GuestError, find};
 const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
 
 /// The guest's first process.
-const INIT: &str = r#"#!/bin/sh
+const INIT: &str = r"#!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/ LANG=C
 trap 'echo o >/proc/sysrq-trigger; sleep 60' EXIT
 mount -t proc proc /proc
@@ -42,7 +42,7 @@ tc -n far qdisc add dev eth0 root netem delay 6ms
 ./evenkeel ping 10.0.0.2 -n200 -s20 -q -u -l0 -F udp.txt
 ./evenkeel ping 10.0.0.2 -n200 -s20 -q --tcp=9 -F tcp.txt
 echo done
-"#;
+";
 
 #[test]
 fn virtual_round_trips_are_exact() {

@@ -6,6 +6,7 @@
 //! host next to the prober) everything of the path is behind it. Non-goals: storing packets.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use evenkeel_sys::poll::{Interest, Poller, Waker};
@@ -26,11 +27,14 @@ pub struct Sight {
     pub answer: bool,
 }
 
+/// What the thread brings.
+type Seen = Result<Vec<Sight>, Error>;
+
 /// A running witness. It stops when dropped.
 #[derive(Debug)]
 pub struct Witness {
     stop: Arc<Waker>,
-    thread: Option<std::thread::JoinHandle<Result<Result<Vec<Sight>, Error>, Error>>>,
+    thread: Option<JoinHandle<Result<Seen, Error>>>,
 }
 
 impl Witness {
@@ -49,7 +53,7 @@ impl Witness {
     /// Everything that was seen, in its order.
     pub fn finish(mut self) -> Result<Vec<Sight>, Error> {
         self.stop.wake();
-        match self.thread.take().map(std::thread::JoinHandle::join) {
+        match self.thread.take().map(JoinHandle::join) {
             Some(Ok(sights)) => sights?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => Ok(Vec::new()),

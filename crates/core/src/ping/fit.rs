@@ -104,14 +104,12 @@ fn student(df: usize) -> f64 {
         2.052, 2.048, 2.045, 2.042,
     ];
     const Z: f64 = 1.959_964;
-    match df.checked_sub(1).and_then(|i| TABLE.get(i)) {
-        Some(t) => *t,
-        None => {
-            let df = df as f64;
-            let second = 5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z;
-            Z + (Z.powi(3) + Z) / (4.0 * df) + second / (96.0 * df * df)
-        }
+    if let Some(t) = df.checked_sub(1).and_then(|i| TABLE.get(i)) {
+        return *t;
     }
+    let df = df as f64;
+    let second = 5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z;
+    Z + (Z.powi(3) + Z) / (4.0 * df) + second / (96.0 * df * df)
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ fn errors_count_from_wherever_they_come() {
     t.answer(seq, expired, at(4 * MS));
     let o = outcome(&mut t);
     assert_eq!((o.fate, o.from), (Fate::Expired, Some(OTHER)));
-    assert_eq!(o.delays.unwrap().felt, 3 * MS - Duration::from_micros(10));
+    assert_eq!(o.delays.unwrap().felt, Duration::from_micros(2990));
 }
 
 #[test]
@@ -145,7 +145,11 @@ fn a_clock_step_voids_the_probes_under_way_and_no_other() {
         let step = Duration::from_secs(step);
         let stepped = |mono: Duration| {
             let wall = EPOCH + mono;
-            let wall = if forward { wall + step } else { wall - step };
+            let wall = if forward {
+                wall + step
+            } else {
+                wall.saturating_sub(step)
+            };
             Clocks { mono, wall }
         };
         let mut t = Tracker::new(TARGET, 2000 * MS);
@@ -211,7 +215,7 @@ fn a_day_of_probes() {
                 expected = o.seq + 1 + u64::from(o.seq % 1000 == 998);
                 // The send stamps do not drift from the schedule.
                 let planned = EPOCH + interval * o.seq as u32;
-                assert_eq!(o.sent - planned, Duration::from_micros(10));
+                assert_eq!(o.sent, planned + Duration::from_micros(10));
             }
             tally.add(&e);
         }

@@ -153,10 +153,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn letters(text: &str) -> Result<String, String> {
-    match text.chars().all(|c| "ret".contains(c)) && !text.is_empty() {
-        true => Ok(text.to_owned()),
-        false => Err("letters are r, e and t: replies, errors, timeouts".into()),
+    if text.is_empty() || !text.chars().all(|c| "ret".contains(c)) {
+        return Err("letters are r, e and t: replies, errors, timeouts".into());
     }
+    Ok(text.to_owned())
 }
 
 impl From<PingError> for Failure {

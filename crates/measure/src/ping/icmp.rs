@@ -38,7 +38,7 @@ pub(super) struct Icmp {
 }
 
 impl Icmp {
-    pub(super) fn echo(target: SocketAddr, options: &PacketOptions) -> Result<Self, PingError> {
+    pub(super) fn echo(target: SocketAddr, options: PacketOptions) -> Result<Self, PingError> {
         let reply = if target.is_ipv6() { 129 } else { 0 };
         let (socket, raw) = match StampedSocket::echo(target.ip()) {
             Ok(socket) => (socket, false),
@@ -59,10 +59,7 @@ impl Icmp {
         Self::on(socket, raw, false, target, options)
     }
 
-    pub(super) fn timestamp(
-        target: SocketAddr,
-        options: &PacketOptions,
-    ) -> Result<Self, PingError> {
+    pub(super) fn timestamp(target: SocketAddr, options: PacketOptions) -> Result<Self, PingError> {
         if target.is_ipv6() {
             return Err(PingError::Impossible(
                 "ICMPv6 has no time stamp requests: leave out -M, or name an IPv4 address",
@@ -84,9 +81,9 @@ impl Icmp {
         raw: bool,
         timestamps: bool,
         target: SocketAddr,
-        options: &PacketOptions,
+        options: PacketOptions,
     ) -> Result<Self, PingError> {
-        socket.set_options(target.ip(), options)?;
+        socket.set_options(target.ip(), &options)?;
         socket.tell_hops(target.ip())?;
         let mut peer = target;
         peer.set_port(0);
@@ -195,10 +192,10 @@ impl Icmp {
         // The quoted message begins with type, code, checksum, identifier and sequence; its
         // identifier is the kernel's on datagram sockets, which get no others.
         match quoted[..n] {
-            [_, _, _, _, a, b, c, d, ..]
-                if !self.raw || u16::from_be_bytes([a, b]) == self.identifier =>
+            [_, _, _, _, id0, id1, seq0, seq1, ..]
+                if !self.raw || u16::from_be_bytes([id0, id1]) == self.identifier =>
             {
-                match tracker.unwrap16(u16::from_be_bytes([c, d])) {
+                match tracker.unwrap16(u16::from_be_bytes([seq0, seq1])) {
                     Some(seq) => tracker.answer(seq, answer, now()),
                     None => tracker.stray(),
                 }

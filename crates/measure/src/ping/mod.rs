@@ -160,8 +160,8 @@ impl Pinger {
         let alarm = Timer::new()?;
         poller.add(&alarm, ALARM, Interest::Read)?;
         let wire = match kind {
-            Kind::Echo => Wire::Icmp(Icmp::echo(target, &options)?),
-            Kind::Timestamp => Wire::Icmp(Icmp::timestamp(target, &options)?),
+            Kind::Echo => Wire::Icmp(Icmp::echo(target, options)?),
+            Kind::Timestamp => Wire::Icmp(Icmp::timestamp(target, options)?),
             Kind::Udp => Wire::Udp(Datagrams::new(target, options, smallest)?),
             Kind::Tcp => Wire::Tcp(Handshakes::new(target, options)),
         };

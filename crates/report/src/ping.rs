@@ -317,8 +317,11 @@ pub fn page(logs: &[(String, Log)]) -> String {
     };
     let mut page = html::head(&title);
     for (name, log) in logs {
-        let about = log.about("title").unwrap_or(name);
-        let _ = writeln!(page, "<p>{}</p>", xml(about));
+        let about = log.about("title").unwrap_or_default();
+        let _ = match logs {
+            [_] => writeln!(page, "<p>{}</p>", xml(about)),
+            _ => writeln!(page, "<p>{}: {}</p>", xml(name), xml(about)),
+        };
     }
     page.push_str("<table>\n<thead><tr>");
     for head in HEAD {

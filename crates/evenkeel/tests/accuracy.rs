@@ -335,7 +335,8 @@ fn comparison() {
          true is said by a witness on the gateway, next to the client: kernel stamps of each \
          packet on a socket of its own. The error contains two passes of a veth pair. ICMP echo \
          of 100 to 102 bytes, irtt's UDP of 103, every 10 ms, all four at the same time. \
-         evenkeel's time is SCHED to RX.\n\n\
+         evenkeel's time is SCHED to RX. Idle means no load \
+         of the test's own.\n\n\
          Made by `scripts/results ping` with {}, {} and {} on Linux {}.\n",
         version("ping", &["-V"]),
         version("fping", &["-v"]),

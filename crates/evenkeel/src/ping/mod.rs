@@ -36,7 +36,7 @@ use keep::Keep;
 pub(crate) struct Target {
     /// Name or address
     host: String,
-    /// UDP datagrams to a port [-u[PORT]]; 7 is the echo service
+    /// UDP datagrams to a port [-u, -uPORT]; 7 is the echo service
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "7",
           value_parser = clap::value_parser!(u16).range(1..), group = "kind")]
     udp: Option<u16>,
@@ -110,11 +110,11 @@ pub(crate) struct Ping {
     /// The time before each line [-T]
     #[arg(long)]
     time: bool,
-    /// Leave out lines: replies, errors, timeouts (r, e, t), without letters all [-q[LETTERS]]
+    /// Leave out lines: replies, errors, timeouts (r, e, t), without letters all [-q, -qLETTERS]
     #[arg(long, value_name = "LETTERS", num_args = 0..=1, require_equals = true, default_missing_value = "ret",
           value_parser = letters)]
     quiet: Option<String>,
-    /// A summary of the last seconds, again and again: 10s [-y[S]]
+    /// A summary of the last seconds, again and again: 10s [-y, -yS]
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s",
           value_parser = time)]
     summary: Option<Duration>,

@@ -330,7 +330,7 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
     if !args.json {
         screen.text = format!("Ping {title}\n");
     }
-    let mut stopped = false;
+    let (mut stopped, mut begun) = (false, false);
     loop {
         if cancel.load(Ordering::Relaxed) && !stopped {
             session.stop();
@@ -338,6 +338,7 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
         }
         match session.events.recv_timeout(Duration::from_millis(50)) {
             Ok(events) => {
+                begun = true;
                 for event in &events {
                     screen.event(event, began.elapsed());
                 }
@@ -345,7 +346,8 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if screen.pause(began.elapsed())? && !stopped {
+        // A first probe that cannot be sent is an error, and nothing else.
+        if begun && screen.pause(began.elapsed())? && !stopped {
             // Nobody reads any more.
             session.stop();
             stopped = true;

@@ -44,7 +44,8 @@ pub struct Request {
 /// A run under way. It ends when dropped.
 #[derive(Debug)]
 pub struct Session {
-    /// What becomes known, a few at a time; ends with the run.
+    /// What becomes known, a few at a time, first nothing: the first probe was sent. Ends with
+    /// the run.
     pub events: Receiver<Vec<Event>>,
     stop: Arc<Waker>,
     thread: Option<JoinHandle<Result<(), PingError>>>,
@@ -163,6 +164,9 @@ fn run(
                     target,
                     errno,
                 });
+            }
+            if sent == 0 && tell.send(Vec::new()).is_err() {
+                return Ok(());
             }
             sent += 1;
             sending = request.count.is_none_or(|n| sent < n);

@@ -6,6 +6,7 @@
 
 pub mod classify;
 pub mod framing;
+pub mod ping;
 pub mod pipe;
 pub mod plan;
 pub mod police;

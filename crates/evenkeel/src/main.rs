@@ -9,7 +9,9 @@ mod failure;
 mod flows;
 mod gateway;
 mod lab;
+mod ping;
 mod report;
+mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,10 +44,14 @@ enum Command {
     Status(Status),
     /// Who uses the line now, how urgent that is and why
     Flows(flows::Flows),
+    /// Round trips to a host, stamped by the kernel; short flags are hrPing's
+    Ping(ping::Ping),
+    /// The hops to a host and their round trips
+    Trace(trace::Trace),
     /// Experiments on emulated lines
     #[command(subcommand)]
     Lab(lab::Lab),
-    /// Tables and pictures of a result again, without measuring
+    /// Tables and pictures of a result or of ping logs again, without measuring
     Report(report::Report),
 }
 
@@ -139,7 +145,11 @@ struct StateArg {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let args = match ping::habits::translate(std::env::args_os().collect()) {
+        Ok(args) => args,
+        Err(why) => return Failure::usage(why).report(),
+    };
+    let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(e) => return usage(&e),
     };
@@ -149,6 +159,8 @@ fn main() -> ExitCode {
         Command::Clear(args) => gateway::clear(&args),
         Command::Status(args) => gateway::status(&args),
         Command::Flows(args) => flows::flows(&args),
+        Command::Ping(args) => ping::ping(&args),
+        Command::Trace(args) => trace::trace(&args),
         Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
         Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),

@@ -1,29 +1,58 @@
-//! `report`: tables and pictures of a result again, without measuring.
+//! `report`: tables and pictures of what was measured before, without measuring.
 //!
-//! Principle: everything comes from the file. Non-goals: several files at once.
+//! Principle: everything comes from the files: one result of the lab, or any number of ping logs
+//! to be compared. Non-goal: several results at once.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::ping::keep::write_report;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// What lab run has written: result.json
-    result: PathBuf,
-    /// Directory for the report and its pictures
+    /// What lab run has written (result.json), or logs of ping, which are compared
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Directory for the report and its pictures; of ping logs also a file (.html, .png, .json)
     #[arg(long)]
     out: Option<PathBuf>,
+    /// Print the statistics of ping logs as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// `evenkeel report`.
 pub(crate) fn report(args: &Report) -> Result<(), Failure> {
-    let result = evenkeel_report::read(&args.result).map_err(Failure::work)?;
-    crate::gateway::print(&evenkeel_report::table(&result))?;
+    let mut logs = Vec::new();
+    for file in &args.files {
+        if let Some(log) = evenkeel_report::ping::read(file).map_err(Failure::work)? {
+            let stem = file.file_stem().unwrap_or(file.as_os_str());
+            logs.push((stem.to_string_lossy().into_owned(), log));
+        } else if args.files.len() > 1 {
+            return Err(Failure::usage(format_args!(
+                "{} is no log of evenkeel ping: only those can be compared",
+                file.display()
+            )));
+        }
+    }
+    if logs.is_empty() {
+        let result = evenkeel_report::read(&args.files[0]).map_err(Failure::work)?;
+        crate::gateway::print(&evenkeel_report::table(&result))?;
+        return match &args.out {
+            Some(out) => crate::lab::write(&result, out),
+            None => Ok(()),
+        };
+    }
+    crate::gateway::print(&if args.json {
+        evenkeel_report::ping::json(&logs)
+    } else {
+        evenkeel_report::ping::table(&logs)
+    })?;
     match &args.out {
-        Some(out) => crate::lab::write(&result, out),
+        Some(out) => write_report(&logs, out),
         None => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ pub mod judge;
 pub mod net;
 pub mod peers;
 pub mod topology;
+pub mod witness;
 
 mod cell;
 mod kept;

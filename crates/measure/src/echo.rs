@@ -54,7 +54,7 @@ impl Drop for Echo {
 
 fn serve(socket: &StampedSocket, poller: &Poller) {
     let mut ready = Vec::new();
-    let mut buffer = [0; 2048];
+    let mut buffer = vec![0; 65_536];
     loop {
         if poller.wait(&mut ready).is_err() || ready.iter().any(|r| r.token == 1) {
             return;
@@ -62,13 +62,15 @@ fn serve(socket: &StampedSocket, poller: &Poller) {
         // The stamps of our own answers are of no interest, but they fill the queue.
         while let Ok(Some(_)) = socket.notice() {}
         while let Ok(Some(r)) = socket.receive(&mut buffer) {
-            let (Some(from), Some(mut probe)) = (r.from, Probe::parse(&buffer[..r.len])) else {
+            let answer = &mut buffer[..r.len];
+            let (Some(from), Some(mut probe)) = (r.from, Probe::parse(answer)) else {
                 continue;
             };
             probe.server_rx = r.at.unwrap_or_else(clock::realtime);
             probe.server_tx = clock::realtime();
+            probe.emit_into(answer);
             // A lost answer is a lost probe; the prober counts it.
-            let _ = socket.send_to(&probe.emit(), from);
+            let _ = socket.send_to(answer, from);
         }
     }
 }

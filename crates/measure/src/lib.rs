@@ -8,6 +8,7 @@ pub mod call;
 pub mod echo;
 pub mod load;
 pub mod packet;
+pub mod ping;
 pub mod probe;
 pub mod quic;
 pub mod web;

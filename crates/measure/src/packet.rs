@@ -6,8 +6,14 @@
 
 use std::time::Duration;
 
+use evenkeel_wire::packet::{Echo, EchoKind};
+
 /// Bytes of a probe, as many as ping(8) sends after its header.
 pub const LEN: usize = 56;
+/// Bytes of mark, session and number: a probe that is shorter cannot say whose it is.
+pub const HEADER: usize = 12;
+/// Bytes with the server's times.
+pub const STAMPED: usize = 28;
 const MAGIC: &[u8; 4] = b"EKp1";
 
 /// One probe or its answer.
@@ -27,15 +33,25 @@ impl Probe {
     /// As bytes.
     pub fn emit(&self) -> [u8; LEN] {
         let mut b = [0; LEN];
-        b[0..4].copy_from_slice(MAGIC);
-        b[4..8].copy_from_slice(&self.session.to_be_bytes());
-        b[8..12].copy_from_slice(&self.seq.to_be_bytes());
-        b[12..20].copy_from_slice(&(self.server_rx.as_nanos() as u64).to_be_bytes());
-        b[20..28].copy_from_slice(&(self.server_tx.as_nanos() as u64).to_be_bytes());
+        self.emit_into(&mut b);
         b
     }
 
-    /// From bytes; `None` if they are something else.
+    /// As much of it as `b` has room for: nothing below [`HEADER`] bytes, the server's times
+    /// from [`STAMPED`] on. Other bytes are left alone.
+    pub fn emit_into(&self, b: &mut [u8]) {
+        if let Some(b) = b.get_mut(..HEADER) {
+            b[0..4].copy_from_slice(MAGIC);
+            b[4..8].copy_from_slice(&self.session.to_be_bytes());
+            b[8..12].copy_from_slice(&self.seq.to_be_bytes());
+        }
+        if let Some(b) = b.get_mut(HEADER..STAMPED) {
+            b[0..8].copy_from_slice(&(self.server_rx.as_nanos() as u64).to_be_bytes());
+            b[8..16].copy_from_slice(&(self.server_tx.as_nanos() as u64).to_be_bytes());
+        }
+    }
+
+    /// From bytes; `None` if they are something else. A short one has no server's times.
     pub fn parse(b: &[u8]) -> Option<Probe> {
         let word = |at: usize| Some(u32::from_be_bytes(b.get(at..at + 4)?.try_into().ok()?));
         let long = |at: usize| Some(u64::from_be_bytes(b.get(at..at + 8)?.try_into().ok()?));
@@ -43,25 +59,37 @@ impl Probe {
         Some(Probe {
             session: word(4)?,
             seq: word(8)?,
-            server_rx: Duration::from_nanos(long(12)?),
-            server_tx: Duration::from_nanos(long(20)?),
+            server_rx: Duration::from_nanos(long(12).filter(|_| b.len() >= STAMPED).unwrap_or(0)),
+            server_tx: Duration::from_nanos(long(20).unwrap_or(0)),
         })
     }
 
-    /// An ICMP echo request (RFC 792, RFC 4443) around the probe. The kernel fills in checksum
-    /// and identifier.
-    pub fn emit_echo(&self, v6: bool) -> [u8; 8 + LEN] {
-        let mut b = [0; 8 + LEN];
-        b[0] = if v6 { 128 } else { 8 };
-        b[6..8].copy_from_slice(&(self.seq as u16).to_be_bytes());
-        b[8..].copy_from_slice(&self.emit());
-        b
+    /// An ICMP echo request around the probe. The kernel fills in the identifier, and of ICMPv6
+    /// the checksum.
+    pub fn emit_echo(&self, v6: bool) -> Vec<u8> {
+        let kind = if v6 {
+            EchoKind::Request6
+        } else {
+            EchoKind::Request
+        };
+        let echo = Echo {
+            kind,
+            identifier: 0,
+            sequence: self.seq as u16,
+            payload: &self.emit(),
+        };
+        echo.build(None)
     }
 
     /// From an ICMP echo reply.
     pub fn parse_echo(b: &[u8], v6: bool) -> Option<Probe> {
-        let reply = if v6 { 129 } else { 0 };
-        (b.first() == Some(&reply)).then(|| Probe::parse(b.get(8..)?))?
+        let reply = if v6 {
+            EchoKind::Reply6
+        } else {
+            EchoKind::Reply
+        };
+        let echo = Echo::parse(b).ok().filter(|e| e.kind == reply)?;
+        Probe::parse(echo.payload)
     }
 }
 
@@ -98,12 +126,23 @@ mod tests {
         assert_eq!(&b[20..28], &[0, 0, 0, 0, 0, 0, 0, 9]);
         assert_eq!(Probe::parse(&b), Some(p));
         let mut echo = p.emit_echo(false);
-        assert_eq!(&echo[..8], &[8, 0, 0, 0, 0, 0, 0, 7]);
+        assert_eq!((echo[0], echo[1], &echo[4..8]), (8, 0, &[0, 0, 0, 7][..]));
         assert_eq!(Probe::parse_echo(&echo, false), None, "a request");
         echo[0] = 0;
         assert_eq!(Probe::parse_echo(&echo, false), Some(p));
-        for n in 0..28 {
+        for n in 0..HEADER {
             assert_eq!(Probe::parse(&b[..n]), None);
+        }
+        let zero = Duration::ZERO;
+        for n in HEADER..STAMPED {
+            let short = Probe::parse(&b[..n]).unwrap();
+            assert_eq!(
+                (short.seq, short.server_rx, short.server_tx),
+                (7, zero, zero)
+            );
+            let mut room = vec![0xff; n];
+            p.emit_into(&mut room);
+            assert!(room[HEADER..].iter().all(|b| *b == 0xff));
         }
         assert_eq!(Probe::parse_echo(&[], true), None);
     }

@@ -346,7 +346,12 @@ impl<'a> Story<'a> {
 }
 
 /// A drawing with one panel.
-fn single(layout: Layout, title: &str, legend: &[(usize, String)], plot: &Panel) -> Drawing {
+pub(crate) fn single(
+    layout: Layout,
+    title: &str,
+    legend: &[(usize, String)],
+    plot: &Panel,
+) -> Drawing {
     let mut body = String::new();
     let top = head(&mut body, layout, title, legend, plot.stroked) + layout.text * 2.2;
     let place = frame(0.0, top, layout.width, layout.panel);
@@ -393,7 +398,7 @@ fn distribution(runs: &[&Run]) -> Vec<f64> {
 }
 
 /// The ECDF of ascending `values` as steps, from `lo` to `hi`.
-fn steps(values: &[f64], lo: f64, hi: f64) -> Vec<(f64, Option<f64>)> {
+pub(crate) fn steps(values: &[f64], lo: f64, hi: f64) -> Vec<(f64, Option<f64>)> {
     let n = values.len() as f64;
     let mut points = Vec::with_capacity(2 * values.len() + 2);
     points.push((lo, Some(0.0)));
@@ -406,7 +411,7 @@ fn steps(values: &[f64], lo: f64, hi: f64) -> Vec<(f64, Option<f64>)> {
 }
 
 /// Smallest and largest of the finite `values`; `None` if there are none.
-fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+pub(crate) fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values
         .filter(|v| v.is_finite())
         .fold(None, |r: Option<(f64, f64)>, v| {

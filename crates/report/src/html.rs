@@ -21,14 +21,7 @@ use crate::{text, words};
 pub fn html(file: &ResultFile) -> String {
     let rows = rows(file);
     let title = xml(&format!("evenkeel: {}", file.experiment));
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n",
-        style()
-    );
+    let mut page = head(&title);
     if !file.about.is_empty() {
         let _ = writeln!(page, "<p>{}</p>", xml(&file.about));
     }
@@ -56,6 +49,18 @@ pub fn html(file: &ResultFile) -> String {
     about(&mut page, file, &rows);
     page.push_str("</main>\n</body>\n</html>\n");
     page
+}
+
+/// The start of a page, up to its heading. `title` is XML.
+pub(crate) fn head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title}</h1>\n",
+        style()
+    )
 }
 
 /// A table; on a phone each cell says what it is.

@@ -1,6 +1,6 @@
 //! Figures, HTML and tables from result files.
 //!
-//! Principles: everything is made from one [`ResultFile`] and from nothing else (no clock, no
+//! Principles: everything is made from one [`ResultFile`] (or from ping logs) and from nothing else (no clock, no
 //! system fonts, no network), so the same file always gives the same report; figures are drawn
 //! by a small module of our own, because the page and the PNGs share one drawing in three looks;
 //! what was left out is named wherever a figure stands. Non-goals: measuring, and deciding what
@@ -15,6 +15,7 @@ mod axis;
 mod chart;
 mod figures;
 mod html;
+pub mod ping;
 mod raster;
 mod rows;
 mod tables;

@@ -7,13 +7,17 @@
 pub mod clock;
 pub mod error;
 pub mod ifreq;
+pub mod names;
 pub mod netlink;
 pub mod netns;
+pub mod packet_options;
 pub mod poll;
 pub mod sched;
 pub mod stamp;
+pub mod syn;
 pub mod tcp;
 pub mod tun;
 
 pub use error::Error;
 pub use netns::Netns;
+pub use packet_options::PacketOptions;

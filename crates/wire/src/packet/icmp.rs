@@ -1,8 +1,8 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and the packet that an error quotes.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, time stamp, and the packet that an error quotes.
 
 use std::net::IpAddr;
 
-use super::{Ip, PacketError, be16, checksum, protocol, pseudo_header};
+use super::{Ip, PacketError, be16, be32, checksum, protocol, pseudo_header};
 
 /// Request or reply, of which family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +28,19 @@ pub struct Echo<'a> {
     pub sequence: u16,
     /// Comes back as sent.
     pub payload: &'a [u8],
+}
+
+/// An ICMP time stamp message (RFC 792; IPv4 only). Times are ms since midnight UT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimestampMessage {
+    /// A reply (type 14) rather than a request (type 13).
+    pub reply: bool,
+    /// Whose.
+    pub identifier: u16,
+    /// Which.
+    pub sequence: u16,
+    /// When the asker sent it, the target received it, the target answered.
+    pub times: [u32; 3],
 }
 
 /// Types of ICMP and ICMPv6 errors that a path finder reads: (unreachable, time exceeded).
@@ -98,6 +111,43 @@ impl<'a> Echo<'a> {
     }
 }
 
+impl TimestampMessage {
+    /// Bytes of the message.
+    pub const LEN: usize = 20;
+
+    /// From an ICMP message, without its IP header.
+    pub fn parse(bytes: &[u8]) -> Result<Self, PacketError> {
+        if bytes.len() < Self::LEN {
+            return Err(PacketError::Truncated);
+        }
+        let reply = match (bytes[0], bytes[1]) {
+            (13, 0) => false,
+            (14, 0) => true,
+            _ => return Err(PacketError::Malformed("time stamp type")),
+        };
+        Ok(TimestampMessage {
+            reply,
+            identifier: be16(bytes, 4),
+            sequence: be16(bytes, 6),
+            times: [8, 12, 16].map(|at| be32(bytes, at)),
+        })
+    }
+
+    /// The message.
+    pub fn build(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = 13 + u8::from(self.reply);
+        bytes[4..6].copy_from_slice(&self.identifier.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.sequence.to_be_bytes());
+        for (to, time) in bytes[HEADER..].chunks_exact_mut(4).zip(self.times) {
+            to.copy_from_slice(&time.to_be_bytes());
+        }
+        let sum = checksum(&[&bytes]);
+        bytes[2..4].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+}
+
 /// What an ICMP error says, and the start of the packet that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quoted<'a> {
@@ -157,6 +207,26 @@ mod tests {
             Echo::parse(&[3; 8]),
             Err(PacketError::Malformed("echo type"))
         );
+    }
+
+    #[test]
+    fn literal_time_stamp() {
+        let request = TimestampMessage {
+            reply: false,
+            identifier: 1,
+            sequence: 2,
+            times: [3, 0, 0],
+        };
+        // 0d00 + 0001 + 0002 + 0003 = 0d06
+        let bytes = request.build();
+        assert_eq!(bytes[..12], [13, 0, 0xf2, 0xf9, 0, 1, 0, 2, 0, 0, 0, 3]);
+        assert_eq!(TimestampMessage::parse(&bytes), Ok(request));
+        for n in 0..20 {
+            let cut = TimestampMessage::parse(&bytes[..n]);
+            assert_eq!(cut, Err(PacketError::Truncated));
+        }
+        let echo = TimestampMessage::parse(&[8; 20]);
+        assert_eq!(echo, Err(PacketError::Malformed("time stamp type")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod icmp;
 mod ip;
 mod transport;
 
-pub use icmp::{Echo, EchoKind, Quoted, UNREACHABLE_OR_EXPIRED};
+pub use icmp::{Echo, EchoKind, Quoted, TimestampMessage, UNREACHABLE_OR_EXPIRED};
 pub use ip::{Ip, IpHeader, protocol};
 pub use transport::{Tcp, TcpFlags, Udp, udp};
 
@@ -104,7 +104,10 @@ mod tests {
                 let _ = Tcp::parse(bytes).map(|t| {
                     (t.timestamps(), t.window_scale(), t.mss(), t.is_empty_ack(), t.payload().len())
                 });
-                let _ = (Echo::parse(bytes), Udp::parse(bytes), Quoted::parse_v4(bytes), Quoted::parse_v6(bytes));
+                let _ = (
+                    Echo::parse(bytes), Udp::parse(bytes), TimestampMessage::parse(bytes),
+                    Quoted::parse_v4(bytes), Quoted::parse_v6(bytes),
+                );
             }
         }
     }

@@ -834,7 +834,10 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 	if (p->key.proto == IPPROTO_TCP)
 		round_trips(f, p, way, now);
 	hand_on(skb, &c->side[way & 1], f, p, way, now, counts);
-	windows(skb, f, p, way, now);
+	if (windows(skb, f, p, way, now)) {
+		counts->slowed += p->segments;
+		return TC_ACT_SHOT;
+	}
 	if (way == DOWN)
 		return police(skb, s, f, now);
 	return TC_ACT_UNSPEC;

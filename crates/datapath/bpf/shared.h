@@ -133,6 +133,7 @@ struct pool {
 	__u64 arrived_before, others_before;
 	__u64 step;    /* time of the latest look */
 	__u64 full_at; /* when it was used to the full, or nobody asked for more */
+	__u64 busy;    /* until when a line a little slower would be busy with what came */
 	__u64 bounded; /* when a flow last used up its window */
 	__u32 all, other; /* the same as smoothed rates, bytes per second */
 	__u32 now;     /* the first of them of late */
@@ -155,7 +156,7 @@ struct host {
 /* What a flow is granted, and what it made of it. */
 struct grant {
 	__u64 since;  /* begin of the current interval, ns */
-	__u64 fresh;  /* when the window was computed */
+	__u64 fresh;  /* when the window was computed; of a flow without: when it was slowed last */
 	__u32 asked[4];      /* times of acknowledgements that moved the edge, us */
 	__u32 asked_edge[4]; /* where it was before */
 	__u16 ask, answered; /* how many were noted, and how many of them are done with */
@@ -229,6 +230,7 @@ struct counts {
 	__u64 other[2];    /* not IP, or cut off: not classified */
 	__u64 new_flows;
 	__u64 full;        /* no entry was to be had */
+	__u64 slowed;      /* dropped: of flows that know no windows, beyond their share */
 	__u64 tier_packets[2][TIERS];
 	__u64 tier_bytes[2][TIERS];
 };

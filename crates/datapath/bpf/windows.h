@@ -12,7 +12,9 @@
  * no flow is bounded whose window scale is not known. Sums of who is active live in slots of
  * 33 ms, paid in advance for as long as a round trip takes: whoever ends or goes quiet is
  * forgotten without anybody looking for him.
- * Non-goals: what does not obey windows (UDP): the ingress shaper's.
+ * What obeys no windows and moves much (QUIC) has a share as well. It is told to slow down by a
+ * dropped packet a round trip, while it takes more and the line is full to 96 %.
+ * Non-goals: what obeys neither: the ingress shaper's.
  */
 #pragma once
 
@@ -29,6 +31,11 @@
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
 #define MOST_BOOST 7000
 #define HOSTS 256
+/* Flows without windows: how much may wait on the line that is 4 % slower, and how seldom they are
+ * slowed at least, ns.
+ */
+#define SLOWED_QUEUE 2000000
+#define SLOWED_LEAST 20000000
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -556,6 +563,42 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 	}
 }
 
+/* A packet of a flow without windows that moves much; 1 if it is to be dropped. */
+static __always_inline int slow_down(const struct line *l, struct pool *pool, struct host *h,
+				     struct flow *f, __u32 bytes, __u64 now)
+{
+	struct grant *g = &f->grant;
+	__u32 slot = now >> SLOT_SHIFT, base = base_rtt(f);
+	__u64 took = now - g->since, trip = base * 1000ULL;
+
+	if (trip < SLOWED_LEAST)
+		trip = SLOWED_LEAST;
+	g->bytes += bytes;
+	if (took >= trip) {
+		g->rate = took < 10 * SECOND ? g->bytes * SECOND / took : 0;
+		g->bytes = 0;
+		g->since = now;
+		g->settled = 0;
+	}
+	if ((__s32)(g->paid - slot) <= 1 || !g->settled) {
+		__u32 share = share_of(l, pool, h, g, slot, f->tier);
+		__u32 demand = g->rate + g->rate / 8 + 1;
+
+		g->share = share;
+		g->settled = 1;
+		if (demand >= share)
+			pay(pool, h, g, slot, ahead_of(l, g, base), weight_of(f->tier), 0);
+		else
+			pay(pool, h, g, slot, ahead_of(l, g, base), 0, demand);
+	}
+	if (g->rate < g->share - g->share / 16 || now - g->fresh < trip)
+		return 0;
+	if (pool->busy < now + SLOWED_QUEUE + 4ULL * l->packet_ns)
+		return 0;
+	g->fresh = now;
+	return 1;
+}
+
 /* The entry of a flow's host: by its address and the device it is behind. Few are active at a
  * time, so two of them rarely share one; if so, they share as one.
  */
@@ -569,46 +612,51 @@ static __always_inline __u8 host_of(struct __sk_buff *skb, const struct packet *
 	return h;
 }
 
-/* All of it, for one packet. */
-static __always_inline void windows(struct __sk_buff *skb, struct flow *f, const struct packet *p,
-				    int way, __u64 now)
+/* All of it, for one packet; 1 if it is to be dropped. */
+static __always_inline int windows(struct __sk_buff *skb, struct flow *f, const struct packet *p,
+				   int way, __u64 now)
 {
 	__u32 zero = 0;
 	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
 	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);
 
 	if (!l || !pool || now >= l->lease)
-		return;
-	int ours = p->key.proto == IPPROTO_TCP && p->tcp &&
-		   (f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN | FLOW_MPTCP)) &&
-		   !(f->seen & FLOW_MPTCP);
+		return 0;
+	int ours = p->key.proto == IPPROTO_TCP && p->tcp && !(f->seen & FLOW_MPTCP);
 
 	/* Both offers of scaling must be known, but for the first of them. */
-	if (ours && !(p->tcp_flags & TCP_SYN) &&
-	    (f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN)) != (FLOW_SYN_UP | FLOW_SYN_DOWN))
-		ours = 0;
-	__u32 bytes = 0;
-
-	if (way == DOWN) {
-		bytes = wire_bytes(skb, &l->framing, p);
-		__sync_fetch_and_add(&pool->arrived, bytes);
-		if (!ours)
-			__sync_fetch_and_add(&pool->others, bytes);
-		watch(l, pool, now);
-	}
-	if (!ours)
-		return;
+	if (p->tcp_flags & TCP_SYN)
+		ours = ours && f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN);
+	else
+		ours = ours && (f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN)) ==
+				       (FLOW_SYN_UP | FLOW_SYN_DOWN);
 	if (way == UP && !(f->grant.flags & GRANT_HOST)) {
 		f->grant.host = host_of(skb, p);
 		f->grant.flags |= GRANT_HOST;
 	}
-	__u32 at = f->grant.host;
+	__u32 at = f->grant.host, bytes;
 	struct host *h = bpf_map_lookup_elem(&ek_hosts, &at);
 
 	if (!h)
-		return;
-	if (way == DOWN)
+		return 0;
+	if (way == UP) {
+		if (ours)
+			leaves(skb, l, pool, h, f, p, now);
+		return 0;
+	}
+	bytes = wire_bytes(skb, &l->framing, p);
+	__sync_fetch_and_add(&pool->arrived, bytes);
+	if (pool->busy < now)
+		pool->busy = now;
+	if (pool->busy < now + SECOND / 20 + 64ULL * l->packet_ns)
+		pool->busy += (__u64)bytes * l->packet_ns / l->packet * 25 / 24;
+	watch(l, pool, now);
+	if (ours) {
 		arrived(skb, l, pool, h, f, p, bytes, now);
-	else
-		leaves(skb, l, pool, h, f, p, now);
+		return 0;
+	}
+	if (f->way[DOWN].heavy)
+		return slow_down(l, pool, h, f, bytes, now);
+	__sync_fetch_and_add(&pool->others, bytes);
+	return 0;
 }

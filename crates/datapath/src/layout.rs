@@ -24,7 +24,7 @@ pub const FLOW: usize = 328;
 /// `struct line`.
 pub const LINE: usize = 40;
 /// `struct counts`.
-pub const COUNTS: usize = 208;
+pub const COUNTS: usize = 216;
 /// `MAX_RULES`: of one set.
 pub const MAX_RULES: u32 = 128;
 /// `RTT_STEPS`: of one side.
@@ -411,6 +411,8 @@ pub struct Counts {
     pub new_flows: u64,
     /// Packets for whose flow there was no room.
     pub full: u64,
+    /// Segments dropped: of flows that know no windows, beyond their share.
+    pub slowed: u64,
     /// Segments by tier.
     pub tier_packets: [[u64; 4]; 2],
     /// Bytes by tier.
@@ -432,6 +434,7 @@ impl Counts {
         }
         self.new_flows += r.u64()?;
         self.full += r.u64()?;
+        self.slowed += r.u64()?;
         let tiers = [&mut self.tier_packets, &mut self.tier_bytes];
         for n in tiers.into_iter().flatten().flatten() {
             *n += r.u64()?;
@@ -472,7 +475,7 @@ impl Reader<'_> {
     }
 
     fn grant(&mut self) -> Option<Grant> {
-        let (_since, fresh) = (self.u64()?, self.u64()?);
+        let (_since, _fresh) = (self.u64()?, self.u64()?);
         for _ in 0..9 {
             // Times and edges of what is waited for.
             self.u32()?;
@@ -497,7 +500,7 @@ impl Reader<'_> {
             self.u32()?;
         }
         Some(Grant {
-            window: (fresh > 0).then_some(window),
+            window: (window > 0).then_some(window),
             share,
             reached,
             bound: flags & 4 != 0,

@@ -141,7 +141,7 @@ fn only_registered_sessions_are_stamped() {
         };
         let mut udp = vec![0xaf, 0x0b, 0x9c, 0x40, 0, 64, 0, 0];
         udp.extend(probe.emit());
-        let mut icmp = probe.emit_echo(false).to_vec();
+        let mut icmp = probe.emit_echo(false).clone();
         icmp[0] = 0;
         let ip = |proto, body: &[u8]| {
             let mut p = vec![

@@ -34,7 +34,7 @@
 /* Flows without windows: how much may wait on the line that is 4 % slower, and how seldom they are
  * slowed at least, ns.
  */
-#define SLOWED_QUEUE 2000000
+#define SLOWED_QUEUE 5000000
 #define SLOWED_LEAST 20000000
 
 struct {
@@ -593,7 +593,8 @@ static __always_inline int slow_down(const struct line *l, struct pool *pool, st
 	}
 	if (g->rate < g->share - g->share / 16 || now - g->fresh < trip)
 		return 0;
-	if (pool->busy < now + SLOWED_QUEUE + 4ULL * l->packet_ns)
+	/* The first time it probably doubles with every round trip. */
+	if (pool->busy < now + (g->fresh ? SLOWED_QUEUE : SLOWED_QUEUE / 3) + 4ULL * l->packet_ns)
 		return 0;
 	g->fresh = now;
 	return 1;

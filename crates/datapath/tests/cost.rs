@@ -3,7 +3,11 @@
 //! Principles: ratios and differences within one run, the least of several, because a machine is
 //! never quiet; the flow is known, as those of nearly all packets are.
 
-use evenkeel_datapath::layout::{Hand, Side};
+use std::time::Duration;
+
+use evenkeel_core::framing::Mode;
+use evenkeel_core::{Framing, Rate};
+use evenkeel_datapath::layout::{Hand, Line, Side};
 use evenkeel_datapath::{NOTHING, Programs};
 
 /// IPv4 and TCP with time stamps, as of a long download's acknowledgements.
@@ -18,6 +22,23 @@ fn ack(payload: usize) -> Vec<u8> {
     ]);
     p.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1]);
     p.resize(p.len() + payload, 0xaa);
+    p
+}
+
+/// The SYN of that download, or what answers it, with window scale 7.
+fn syn(ours: bool) -> Vec<u8> {
+    let mut p = ack(0);
+    p.truncate(54);
+    p[17] = 44;
+    if !ours {
+        p[26..34].rotate_left(4);
+        p[34..38].rotate_left(2);
+    }
+    p[38..46].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1]);
+    p[46] = 0x60;
+    p[47] = if ours { 0x02 } else { 0x12 };
+    p[48..50].copy_from_slice(&u16::MAX.to_be_bytes());
+    p.extend([1, 3, 3, 7]);
     p
 }
 
@@ -48,6 +69,81 @@ fn the_programs_cost_little() {
             let cost = ours.saturating_sub(nothing);
             // The aim is 120; a machine that is busy with other tests takes longer.
             assert!(cost <= 360, "{hand:?} {name}: {cost} ns");
+        }
+    }
+}
+
+/// The window of every acknowledgement of a download is bounded: the dearest that happens here.
+#[test]
+fn bounding_windows_costs_little() {
+    let mut programs = Programs::load(14).unwrap_or_else(|e| panic!("{e}"));
+    programs.load_nothing().unwrap();
+    let mut maps = programs.maps().unwrap();
+    let side = Side {
+        hand: Hand::Cake,
+        major: 0xec0,
+    };
+    maps.set_sides([side, side]).unwrap();
+    maps.set_line(Some(Line {
+        lease: Duration::MAX,
+        rate: Rate::from_kbit(100_000),
+        target: Rate::from_kbit(98_000),
+        framing: Framing::new(Mode::None, 14, 64),
+        mtu: 1500,
+    }))
+    .unwrap();
+    let context = [0u8; 192];
+    let run = |program: &str, packet: &[u8], repeat: u32| {
+        let ran = programs.test_run(program, packet, &context, repeat);
+        ran.unwrap().2
+    };
+    run("ek_egress", &syn(true), 1);
+    run("ek_ingress", &syn(false), 1);
+    let (mut acknowledgement, mut data) = (ack(0), ack(1448));
+    // The other way round: addresses, then ports; then the sequence goes on.
+    data[26..34].rotate_left(4);
+    data[34..38].rotate_left(2);
+    acknowledgement[48..50].copy_from_slice(&u16::MAX.to_be_bytes());
+    // A run changes the packet, so that only its first finds a window to bound: single runs, the
+    // median of many.
+    let mut took = [(); 4].map(|()| Vec::new());
+    for round in 0..2000u32 {
+        // Beyond what was let through before, so that each is bounded.
+        let begin = 1 + round * 2_000_000;
+        data[38..42].copy_from_slice(&begin.to_be_bytes());
+        acknowledgement[42..46].copy_from_slice(&(begin + 1448).to_be_bytes());
+        for (took, (program, packet)) in took.iter_mut().zip([
+            (NOTHING, &data),
+            ("ek_ingress", &data),
+            (NOTHING, &acknowledgement),
+            ("ek_egress", &acknowledgement),
+        ]) {
+            took.push(run(program, packet, 1));
+        }
+        if round % 100 == 0 {
+            let (_, after) = programs.test_packet("ek_egress", &acknowledgement).unwrap();
+            assert_ne!(after[48..50], [0xff; 2], "its window is bounded");
+        }
+    }
+    let single = took.map(|mut took| {
+        took.sort_unstable();
+        took[took.len() / 2]
+    });
+    // Many runs on a warm machine, without the writing.
+    let least = [
+        (NOTHING, &data),
+        ("ek_ingress", &data),
+        (NOTHING, &acknowledgement),
+        ("ek_egress", &acknowledgement),
+    ]
+    .map(|(program, packet)| (0..20).map(|_| run(program, packet, 20_000)).min().unwrap());
+    for (how, times) in [("single runs", single), ("many runs", least)] {
+        for (name, pair) in ["ek_ingress", "ek_egress"].iter().zip(times.chunks(2)) {
+            let (nothing, ours) = (pair[0], pair[1]);
+            println!("windows, {how}, {name}: {ours} ns, nothing {nothing} ns");
+            let cost = ours.saturating_sub(nothing);
+            // The aim is 150; a machine that is busy with other tests takes longer.
+            assert!(how != "many runs" || cost <= 450, "{name}: {cost} ns");
         }
     }
 }

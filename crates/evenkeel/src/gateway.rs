@@ -9,8 +9,8 @@ use evenkeel_core::plan::{Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{Cleared, Direction, Health, Request, Shaped, StateDir};
 
-use crate::config::Config;
 use crate::Windows;
+use crate::config::Config;
 use crate::failure::Failure;
 
 /// `evenkeel shape`.

@@ -181,7 +181,7 @@ struct grant {
 	__u32 usual;   /* round trips beyond the least that acknowledgements take, us */
 	__u32 samples; /* of round trips that were looked at */
 	__u32 rounds;  /* intervals */
-	__u32 pad;
+	__u32 origin;  /* where the far side begins to count */
 };
 
 #define GRANT_EDGE (1 << 0)  /* edge is known */

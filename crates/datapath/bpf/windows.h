@@ -339,8 +339,13 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 	__u32 end = p->seq + p->payload, slot = now >> SLOT_SHIFT;
 
 	if (p->tcp_flags & TCP_SYN) {
+		/* A copy of it says nothing new, and more may have been let through since. */
+		if (g->flags & GRANT_EDGE && g->origin == p->seq)
+			return;
+		g->origin = p->seq;
+		g->flags &= ~(GRANT_EDGE | GRANT_SEEN);
 		/* The promise that our SYN made begins here. */
-		if (g->promise) {
+		if (p->tcp_flags & TCP_ACK && g->promise) {
 			g->edge = p->seq + 1 + g->promise;
 			g->flags |= GRANT_EDGE;
 		}
@@ -537,7 +542,10 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 	g->acked = p->ack;
 	__u32 right = from + window, real = p->ack + (field << (scale & 15));
 
-	if (g->flags & GRANT_EDGE && (__s32)(g->edge - right) > 0)
+	/* Nobody followed it while windows were not bounded: this one may have been shown before. */
+	if (!(g->flags & GRANT_EDGE))
+		right = real;
+	else if ((__s32)(g->edge - right) > 0)
 		right = g->edge;
 	if ((__s32)(real - right) > 0) {
 		__u32 granted = (right - p->ack + unit - 1) >> (scale & 15);
@@ -621,8 +629,15 @@ static __always_inline int windows(struct __sk_buff *skb, struct flow *f, const 
 	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
 	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);
 
-	if (!l || !pool || now >= l->lease)
+	if (!l || !pool)
 		return 0;
+	if (now >= l->lease) {
+		f->grant.flags &= ~(GRANT_EDGE | GRANT_SEEN);
+		f->grant.promise = 0;
+		if (way == DOWN && p->tcp_flags & TCP_SYN)
+			f->grant.origin = p->seq;
+		return 0;
+	}
 	int ours = p->key.proto == IPPROTO_TCP && p->tcp && !(f->seen & FLOW_MPTCP);
 
 	/* Both offers of scaling must be known, but for the first of them. */

@@ -234,6 +234,11 @@ impl Line {
         w.u32(u32::from(self.framing.mpu));
         w.bytes
     }
+
+    /// The lease, from the map; zero if there is no line.
+    pub(crate) fn lease_from_bytes(bytes: &[u8]) -> Option<Duration> {
+        Reader(bytes).u64().map(Duration::from_nanos)
+    }
 }
 
 /// `struct flow_key`: who talks to whom, as seen on the WAN device.

@@ -140,6 +140,12 @@ impl Maps {
         self.line.set(0, bytes, 0).map_err(failed("set", LINE_MAP))
     }
 
+    /// Until when windows are bounded, on the steady clock; zero: they are left alone.
+    pub fn lease(&self) -> Result<Duration, Error> {
+        let bytes = self.line.get(&0, 0).map_err(failed("read", LINE_MAP))?;
+        Ok(Line::lease_from_bytes(&bytes).unwrap_or_default())
+    }
+
     /// Replaces the rules without a gap: the new ones are written beside the old, then both
     /// programs turn to them at once. At most [`MAX_RULES`].
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), Error> {

@@ -137,6 +137,21 @@ impl Programs {
         let took = ran.duration.as_nanos() as u64;
         Ok((ran.return_value, after, took))
     }
+
+    /// The same, once: what it returned, and the packet as it is after it.
+    pub fn test_packet(&self, program: &str, packet: &[u8]) -> Result<(u32, Vec<u8>), Error> {
+        let mut after = vec![0; packet.len()];
+        let options = TestRunOptions {
+            data_in: Some(packet),
+            data_out: Some(&mut after),
+            ..TestRunOptions::default()
+        };
+        let ran = self
+            .program(program)?
+            .test_run(options)
+            .map_err(|e| Error::Load(words(&e)))?;
+        Ok((ran.return_value, after))
+    }
 }
 
 /// What a test run left.

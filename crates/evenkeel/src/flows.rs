@@ -42,6 +42,8 @@ pub(crate) struct Flows {
 const LOOK: Duration = Duration::from_secs(1);
 /// A flow that was silent for longer is not live.
 const QUIET: Duration = Duration::from_secs(10);
+/// Protocol number.
+const TCP: u8 = 6;
 /// Rows for people; the rest is counted.
 const ROWS: usize = 40;
 
@@ -76,6 +78,16 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     lan_rtt_min_ms: Option<f64>,
     lan_rtt_count: u32,
+    /// How much may be on its way to us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_bytes: Option<u32>,
+    /// Its share of the line, and what it reached of late, both at the link layer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share_kbit: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reached_kbit: Option<u64>,
+    /// Why that much, or why its window is left alone.
+    window_why: String,
     /// Number of the control group, if it is this host's.
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
@@ -141,12 +153,20 @@ fn wait(time: Duration, cancel: &AtomicBool) {
     }
 }
 
-/// The flows, and what time it is on their clock.
-type Seen = HashMap<Key, Flow>;
+/// What one look shows.
+#[derive(Default)]
+struct Seen {
+    flows: HashMap<Key, Flow>,
+    /// Until when windows are bounded, on the flows' clock.
+    lease: Duration,
+}
 
 fn look(maps: &evenkeel_datapath::Maps) -> Result<Seen, Failure> {
     let flows = maps.flows().map_err(Error::from)?;
-    Ok(flows.into_iter().collect())
+    Ok(Seen {
+        flows: flows.into_iter().collect(),
+        lease: maps.lease().map_err(Error::from)?,
+    })
 }
 
 fn rows(
@@ -159,12 +179,13 @@ fn rows(
 ) -> Vec<Row> {
     let last = |f: &Flow| f.ways.iter().map(|w| w.last).max().unwrap_or_default();
     // The latest packet of all is as good as a clock, and is the programs' own.
-    let clock = now.values().map(last).max().unwrap_or_default();
+    let clock = now.flows.values().map(last).max().unwrap_or_default();
     let mut rows: Vec<Row> = now
+        .flows
         .iter()
         .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET && !f.closed)
         .map(|(key, flow)| {
-            let old = before.get(key);
+            let old = before.flows.get(key);
             let moved = |n: usize| {
                 let was = old.map_or(0, |f| f.ways[n].bytes);
                 // A flow that was forgotten and came back begins at zero.
@@ -173,6 +194,8 @@ fn rows(
             };
             let ms = |d: Option<Duration>| d.map(|d| d.as_secs_f64() * 1000.0);
             let [up, down]: [Way; 2] = flow.ways;
+            let (window, window_why) = window(key.proto, flow, clock < now.lease);
+            let granted = window.map(|_| flow.grant);
             Row {
                 proto: proto(key.proto),
                 local: end(key.local, key.local_port),
@@ -201,6 +224,10 @@ fn rows(
                 lan_rtt_ms: ms(down.rtt),
                 lan_rtt_min_ms: ms(down.rtt_min),
                 lan_rtt_count: down.rtt_count,
+                window_bytes: window,
+                share_kbit: granted.map(|g| g.share.bps() / 1000),
+                reached_kbit: granted.map(|g| g.reached.bps() / 1000),
+                window_why,
                 cgroup: (flow.cgroup > 1).then(|| {
                     groups
                         .get(&flow.cgroup)
@@ -221,10 +248,44 @@ fn rows(
     rows
 }
 
+/// The window that a flow is granted, and why.
+fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
+    let why = match flow.grant.window {
+        _ if !bounded => "windows are off",
+        _ if proto != TCP => "left alone: no TCP",
+        _ if flow.mptcp => "left alone: multipath TCP",
+        _ if !flow.from_start => "left alone: seen from its middle",
+        None => "nothing granted yet",
+        Some(window) if flow.grant.bound => {
+            return (
+                Some(window),
+                format!("share of {}", rounded(flow.grant.share)),
+            );
+        }
+        Some(window) => return (Some(window), "all it can use".to_owned()),
+    };
+    (None, why.to_owned())
+}
+
+/// To three digits.
+fn rounded(rate: Rate) -> Rate {
+    let unit = 10u64.pow(rate.bps().checked_ilog10().unwrap_or(0).saturating_sub(2));
+    Rate::from_bps((rate.bps() + unit / 2) / unit * unit)
+}
+
+fn size(bytes: u32) -> String {
+    match f64::from(bytes) {
+        n if n < 999.5 => format!("{n} B"),
+        n if n < 9950.0 => format!("{:.1} kB", n / 1e3),
+        n if n < 999_500.0 => format!("{:.0} kB", n / 1e3),
+        n => format!("{:.1} MB", n / 1e6),
+    }
+}
+
 fn proto(number: u8) -> String {
     match number {
         1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
+        TCP => "tcp".to_owned(),
         17 => "udp".to_owned(),
         58 => "icmpv6".to_owned(),
         n => n.to_string(),
@@ -255,8 +316,8 @@ fn table(device: &str, rows: &[Row]) -> String {
     let (local, remote) = (wide(|r| &r.local, 5), wide(|r| &r.remote, 6));
     let _ = writeln!(
         text,
-        "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:<11}  why",
-        "", "local", "remote", "down", "up", "RTT ms", "least", "tier"
+        "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:>7}  {:<11}  why",
+        "", "local", "remote", "down", "up", "RTT ms", "least", "window", "tier"
     );
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
     let rate = |kbit| match kbit {
@@ -267,7 +328,7 @@ fn table(device: &str, rows: &[Row]) -> String {
         let group = r.cgroup.as_ref().map(|g| format!(" [{g}]"));
         let _ = writeln!(
             text,
-            "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:<11}  {}{}",
+            "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:>7}  {:<11}  {}{}",
             r.proto,
             r.local,
             r.remote,
@@ -275,6 +336,7 @@ fn table(device: &str, rows: &[Row]) -> String {
             rate(r.up_kbit),
             ms(r.rtt_ms),
             ms(r.rtt_min_ms),
+            r.window_bytes.map_or("–".to_owned(), size),
             r.tier,
             r.why,
             group.unwrap_or_default()
@@ -323,6 +385,7 @@ mod tests {
         };
         Flow {
             ways: [way(100), way(down)],
+            grant: Grant::default(),
             first: Duration::ZERO,
             cgroup: 0,
             mark: 0,
@@ -330,9 +393,15 @@ mod tests {
             tier: Tier::Video,
             dscp: 0,
             closed: false,
-            grant: Grant::default(),
             from_start: true,
             mptcp: false,
+        }
+    }
+
+    fn seen(flows: impl IntoIterator<Item = (Key, Flow)>) -> Seen {
+        Seen {
+            flows: flows.into_iter().collect(),
+            lease: Duration::MAX,
         }
     }
 
@@ -348,8 +417,8 @@ mod tests {
 
     #[test]
     fn who_moves_most_stands_first_and_who_is_quiet_is_left_out() {
-        let before = Seen::from([(key(1), flow(1000, 0)), (key(2), flow(1000, 0))]);
-        let now = Seen::from([
+        let before = seen([(key(1), flow(1000, 0)), (key(2), flow(1000, 0))]);
+        let now = seen([
             (key(1), flow(2000, 60_000)),
             (key(2), flow(126_000, 59_000)),
             (key(3), flow(9_000_000, 40_000)),
@@ -370,6 +439,99 @@ mod tests {
             3
         );
         assert_eq!(found[1].why, "video tcp port 443");
+    }
+
+    #[test]
+    fn windows_and_why() {
+        let granted = Flow {
+            grant: Grant {
+                window: Some(118_272),
+                share: Rate::from_bps(24_983_112),
+                reached: Rate::from_kbit(24_000),
+                bound: true,
+                ..Grant::default()
+            },
+            ..flow(1000, 0)
+        };
+        let free = Grant {
+            bound: false,
+            ..granted.grant
+        };
+        let with = |change: fn(&mut Flow)| {
+            let mut flow = granted;
+            change(&mut flow);
+            flow
+        };
+        for (proto, flow, bounded, window, why) in [
+            (6, granted, true, "118 kB", "share of 25mbit"),
+            (
+                6,
+                Flow {
+                    grant: free,
+                    ..granted
+                },
+                true,
+                "118 kB",
+                "all it can use",
+            ),
+            (
+                6,
+                with(|f| f.grant.window = None),
+                true,
+                "–",
+                "nothing granted yet",
+            ),
+            (
+                6,
+                with(|f| f.mptcp = true),
+                true,
+                "–",
+                "left alone: multipath TCP",
+            ),
+            (
+                6,
+                with(|f| f.from_start = false),
+                true,
+                "–",
+                "left alone: seen from its middle",
+            ),
+            (
+                17,
+                with(|f| f.from_start = false),
+                true,
+                "–",
+                "left alone: no TCP",
+            ),
+            (6, granted, false, "–", "windows are off"),
+        ] {
+            let mut now = seen([(Key { proto, ..key(1) }, flow)]);
+            if !bounded {
+                now.lease = Duration::ZERO;
+            }
+            let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
+            assert_eq!(rows[0].window_why, why);
+            let text = table("wan", &rows);
+            assert!(text.contains(&format!(" {window}  video")), "{text}");
+            let json = serde_json::to_value(&rows).unwrap();
+            let numbers =
+                ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
+            let all = [Some(118_272), Some(24_983), Some(24_000)];
+            assert_eq!(numbers, if window == "–" { [None; 3] } else { all });
+        }
+        let sizes = [0, 999, 1000, 9949, 9950, 999_499, 999_500, u32::MAX].map(size);
+        let shown = [
+            "0 B",
+            "999 B",
+            "1.0 kB",
+            "9.9 kB",
+            "10 kB",
+            "999 kB",
+            "1.0 MB",
+            "4295.0 MB",
+        ];
+        assert_eq!(sizes, shown);
+        assert_eq!(rounded(Rate::from_bps(7)), Rate::from_bps(7));
+        assert_eq!(rounded(Rate::from_bps(0)), Rate::from_bps(0));
     }
 
     #[test]

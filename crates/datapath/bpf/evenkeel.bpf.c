@@ -4,9 +4,10 @@
  * IFB.
  *
  * Principles: one table of flows for both directions, so that a download inherits what its
- * request was; rules are asked once per flow and again when mark, DSCP or the rules change; only
- * the policer (police.h), if it is told a rate, drops or changes a packet; whatever cannot be
- * parsed passes as it is. Everything works in a kernel without BTF or JIT.
+ * request was; rules are asked once per flow and again when mark, DSCP or the rules change; packets
+ * are changed only by the policer (police.h), if it is told a rate, and in the window that they
+ * offer (windows.h), and dropped only by these two; whatever cannot be parsed passes as it is.
+ * Everything works in a kernel without BTF or JIT.
  * Non-goals: payload; keeping state for what the LRU has forgotten.
  */
 #include "shared.h"

@@ -501,7 +501,7 @@ impl Reader<'_> {
         let (_host, flags) = (self.u8()?, self.u8()?);
         let _settled = self.u32()?;
         for _ in 0..4 {
-            // What acknowledgements take, and how often was looked.
+            // What acknowledgements take, how often was looked, where they begin to count.
             self.u32()?;
         }
         Some(Grant {

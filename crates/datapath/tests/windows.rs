@@ -89,8 +89,8 @@ impl Form {
         } else {
             [443, self.port]
         };
-        for p in ports {
-            tcp.extend(p.to_be_bytes());
+        for port in ports {
+            tcp.extend(port.to_be_bytes());
         }
         tcp.extend(s.seq.to_be_bytes());
         tcp.extend(s.ack.to_be_bytes());

@@ -13,7 +13,7 @@ use clap::Args;
 use evenkeel_core::Rate;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
-use evenkeel_datapath::layout::{Flow, Key, Way, Why};
+use evenkeel_datapath::layout::{Flow, Grant, Key, Way, Why};
 use evenkeel_kernel::{Error, StateDir};
 use serde::Serialize;
 
@@ -250,19 +250,24 @@ fn rows(
 
 /// The window that a flow is granted, and why.
 fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
-    let why = match flow.grant.window {
+    let Grant {
+        window,
+        share,
+        reached,
+        bound,
+        ..
+    } = flow.grant;
+    let why = match window {
         _ if !bounded => "windows are off",
         _ if proto != TCP => "left alone: no TCP",
         _ if flow.mptcp => "left alone: multipath TCP",
         _ if !flow.from_start => "left alone: seen from its middle",
         None => "nothing granted yet",
-        Some(window) if flow.grant.bound => {
-            return (
-                Some(window),
-                format!("share of {}", rounded(flow.grant.share)),
-            );
+        // On short ways it is not always seen that a window was used up.
+        Some(_) if bound || reached.bps() >= share.bps() / 8 * 7 => {
+            return (window, format!("share of {}", rounded(share)));
         }
-        Some(window) => return (Some(window), "all it can use".to_owned()),
+        Some(_) => return (window, "all it can use".to_owned()),
     };
     (None, why.to_owned())
 }
@@ -374,7 +379,6 @@ fn group_names() -> HashMap<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_datapath::layout::Grant;
 
     fn flow(down: u64, last_ms: u64) -> Flow {
         let way = |bytes| Way {
@@ -455,6 +459,7 @@ mod tests {
         };
         let free = Grant {
             bound: false,
+            reached: Rate::from_kbit(5000),
             ..granted.grant
         };
         let with = |change: fn(&mut Flow)| {
@@ -515,7 +520,8 @@ mod tests {
             let json = serde_json::to_value(&rows).unwrap();
             let numbers =
                 ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
-            let all = [Some(118_272), Some(24_983), Some(24_000)];
+            let reached = flow.grant.reached.bps() / 1000;
+            let all = [Some(118_272), Some(24_983), Some(reached)];
             assert_eq!(numbers, if window == "–" { [None; 3] } else { all });
         }
         let sizes = [0, 999, 1000, 9949, 9950, 999_499, 999_500, u32::MAX].map(size);

@@ -97,6 +97,23 @@ pub struct Policing {
     pub dropped_acks: u64,
 }
 
+impl Direction {
+    /// Nothing is known of it yet.
+    fn empty(device: &str, line: Rate) -> Self {
+        Direction {
+            device: device.to_owned(),
+            line,
+            shaped: None,
+            bytes: 0,
+            packets: 0,
+            dropped: 0,
+            marked: 0,
+            backlog: 0,
+            tiers: Vec::new(),
+        }
+    }
+}
+
 /// What went through one tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TierCounters {
@@ -204,17 +221,7 @@ fn arrivals(
     attached: bool,
     known: Option<(&Maps, &Seen)>,
 ) -> Result<(Direction, Option<Policing>), Error> {
-    let mut found = Direction {
-        device: device.to_owned(),
-        line: policer.rate,
-        shaped: None,
-        bytes: 0,
-        packets: 0,
-        dropped: 0,
-        marked: 0,
-        backlog: 0,
-        tiers: Vec::new(),
-    };
+    let mut found = Direction::empty(device, policer.rate);
     let Some((maps, seen)) = known else {
         found.shaped = attached.then_some(policer.rate);
         return Ok((found, None));
@@ -257,17 +264,7 @@ fn direction(
     framing: Framing,
     major: u16,
 ) -> Result<Direction, Error> {
-    let mut found = Direction {
-        device: device.to_owned(),
-        line,
-        shaped: None,
-        bytes: 0,
-        packets: 0,
-        dropped: 0,
-        marked: 0,
-        backlog: 0,
-        tiers: Vec::new(),
-    };
+    let mut found = Direction::empty(device, line);
     let Some(link) = session.link(device)? else {
         return Ok(found);
     };

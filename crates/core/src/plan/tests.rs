@@ -57,18 +57,7 @@ fn classes(plan: &Plan, dev: &str) -> Vec<(u16, HtbClass)> {
 #[test]
 fn the_best_backend_is_taken() {
     for backend in Backend::ALL {
-        let p = plan(
-            &caps(backend),
-            &device(14),
-            vdsl(),
-            Policy {
-                mode: Mode::Ping,
-                choice: Choice::Auto,
-                ingress: Ingress::Auto,
-                ..Policy::default()
-            },
-        )
-        .unwrap();
+        let p = plan(&caps(backend), &device(14), vdsl(), Policy::default()).unwrap();
         assert_eq!(p.backend, backend);
     }
     let p = plan(
@@ -95,19 +84,9 @@ fn what_is_missing_is_named() {
     ] {
         let mut caps = caps(Backend::HtbBuckets);
         caps.0.remove(&feature);
-        let e = plan(
-            &caps,
-            &device(14),
-            vdsl(),
-            Policy {
-                mode: Mode::Ping,
-                choice: Choice::Auto,
-                ingress: Ingress::Auto,
-                ..Policy::default()
-            },
-        )
-        .unwrap_err()
-        .to_string();
+        let e = plan(&caps, &device(14), vdsl(), Policy::default())
+            .unwrap_err()
+            .to_string();
         assert!(e.contains(name) && e.contains(feature.config()), "{e}");
     }
     let e = plan(
@@ -128,18 +107,7 @@ fn what_is_missing_is_named() {
 #[test]
 fn no_handle_is_given_twice() {
     for backend in Backend::ALL {
-        let p = plan(
-            &caps(backend),
-            &device(14),
-            vdsl(),
-            Policy {
-                mode: Mode::Ping,
-                choice: Choice::Auto,
-                ingress: Ingress::Auto,
-                ..Policy::default()
-            },
-        )
-        .unwrap();
+        let p = plan(&caps(backend), &device(14), vdsl(), Policy::default()).unwrap();
         let mut seen = BTreeSet::new();
         for op in &p.setup {
             match op {
@@ -161,18 +129,7 @@ fn guaranteed_shares_do_not_exceed_the_rate() {
                 up: Rate::from_kbit(kbit),
                 ..vdsl()
             };
-            let p = plan(
-                &caps(backend),
-                &device(14),
-                line,
-                Policy {
-                    mode: Mode::Ping,
-                    choice: Choice::Auto,
-                    ingress: Ingress::Auto,
-                    ..Policy::default()
-                },
-            )
-            .unwrap();
+            let p = plan(&caps(backend), &device(14), line, Policy::default()).unwrap();
             let classes = classes(&p, "wan");
             let (_, root) = classes.iter().find(|(minor, _)| *minor == 1).unwrap();
             let tiers: u64 = classes
@@ -188,18 +145,7 @@ fn guaranteed_shares_do_not_exceed_the_rate() {
 
 #[test]
 fn rates_follow_the_mode() {
-    let p = plan(
-        &caps(Backend::Cake),
-        &device(14),
-        vdsl(),
-        Policy {
-            mode: Mode::Ping,
-            choice: Choice::Auto,
-            ingress: Ingress::Auto,
-            ..Policy::default()
-        },
-    )
-    .unwrap();
+    let p = plan(&caps(Backend::Cake), &device(14), vdsl(), Policy::default()).unwrap();
     assert!(p.egress < p.line.up && p.ingress < p.line.down);
     let p = plan(
         &caps(Backend::Cake),
@@ -219,18 +165,7 @@ fn rates_follow_the_mode() {
 #[test]
 fn ack_filter_only_from_us_and_only_if_very_asymmetric() {
     let count = |line| {
-        let p = plan(
-            &caps(Backend::Cake),
-            &device(14),
-            line,
-            Policy {
-                mode: Mode::Ping,
-                choice: Choice::Auto,
-                ingress: Ingress::Auto,
-                ..Policy::default()
-            },
-        )
-        .unwrap();
+        let p = plan(&caps(Backend::Cake), &device(14), line, Policy::default()).unwrap();
         p.setup
             .iter()
             .filter(|op| op.to_string().contains(" ack-filter"))

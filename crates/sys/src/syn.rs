@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::tcp::tcp_info;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, getsockname, getsockopt,
@@ -83,7 +84,6 @@ impl Syn {
     /// How it stands.
     pub fn state(&self) -> SynState {
         /// Offsets in `struct tcp_info` of linux/tcp.h, which only grows at its end.
-        const STATE: usize = 0;
         const RTT: usize = 68;
         const TOTAL_RETRANS: usize = 100;
         /// `TCP_SYN_SENT` and `TCP_CLOSE` of net/tcp_states.h.
@@ -99,31 +99,16 @@ impl Syn {
             }
             Err(e) => return SynState::Failed(e),
         }
-        let mut info = [0u8; 128];
-        let mut len = info.len() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes into `info` and says how many.
-        let answer = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                info.as_mut_ptr().cast(),
-                &raw mut len,
-            )
+        let info = match tcp_info(&self.0) {
+            Ok(info) => info,
+            Err(e) => return SynState::Failed(e),
         };
-        if let Err(e) = Errno::result(answer) {
-            return SynState::Failed(e);
-        }
-        let word = |at: usize| match info.get(at..at + 4) {
-            Some(&[a, b, c, d]) if len as usize >= at + 4 => u32::from_ne_bytes([a, b, c, d]),
-            _ => 0,
-        };
-        match info[STATE] {
+        match info.state() {
             SYN_SENT => SynState::Waiting,
             CLOSE => SynState::Refused,
             _ => SynState::Open(
-                (word(TOTAL_RETRANS) == 0 && word(RTT) > 0)
-                    .then(|| Duration::from_micros(word(RTT).into())),
+                (info.word(TOTAL_RETRANS) == 0 && info.word(RTT) > 0)
+                    .then(|| Duration::from_micros(info.word(RTT).into())),
             ),
         }
     }

@@ -142,24 +142,7 @@ impl Tcp {
     pub fn retransmits(&self) -> u64 {
         /// Offset in `struct tcp_info` of linux/tcp.h; the struct only grows at its end.
         const TOTAL_RETRANS: usize = 100;
-        let mut info = [0u8; 256];
-        let mut len = info.len() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes into `info` and says how many.
-        let answer = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                info.as_mut_ptr().cast(),
-                &raw mut len,
-            )
-        };
-        match info.get(TOTAL_RETRANS..TOTAL_RETRANS + 4) {
-            Some(&[a, b, c, d]) if answer == 0 && len as usize >= TOTAL_RETRANS + 4 => {
-                u64::from(u32::from_ne_bytes([a, b, c, d]))
-            }
-            _ => 0,
-        }
+        tcp_info(&self.0).map_or(0, |info| info.word(TOTAL_RETRANS).into())
     }
 
     /// Why the connection failed, if it did.
@@ -175,4 +158,39 @@ impl AsFd for Tcp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// The kernel's `struct tcp_info` of a connection (tcp(7), `TCP_INFO`).
+pub(crate) struct TcpInfo([u8; 256], usize);
+
+impl TcpInfo {
+    /// The 32 bits at an offset; 0 if this kernel's struct ends before.
+    pub(crate) fn word(&self, at: usize) -> u32 {
+        match self.0.get(at..at + 4) {
+            Some(&[a, b, c, d]) if self.1 >= at + 4 => u32::from_ne_bytes([a, b, c, d]),
+            _ => 0,
+        }
+    }
+
+    /// `tcpi_state`, of net/tcp_states.h.
+    pub(crate) const fn state(&self) -> u8 {
+        self.0[0]
+    }
+}
+
+pub(crate) fn tcp_info(socket: &impl AsRawFd) -> Result<TcpInfo, Errno> {
+    let mut info = [0u8; 256];
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `info` and says how many.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    Errno::result(answer)?;
+    Ok(TcpInfo(info, len as usize))
 }

@@ -88,6 +88,18 @@ impl Framing {
         u32::try_from(wire).unwrap_or(u32::MAX)
     }
 
+    /// Bytes on the line for `packets` IP packets of `ip_bytes` together, whose single lengths
+    /// are not known: exact but for the padding of cells, of which half a cell each is expected.
+    pub fn wire_bytes(self, ip_bytes: f64, packets: f64) -> f64 {
+        let framed =
+            (ip_bytes + packets * f64::from(self.overhead)).max(packets * f64::from(self.mpu));
+        match self.mode {
+            Mode::None => framed,
+            Mode::Atm => (framed / 48.0 + 0.5 * packets) * 53.0,
+            Mode::Ptm => framed * (65.0 / 64.0),
+        }
+    }
+
     /// What TCP can carry at most: payload bytes per line byte for full packets of `mtu` with
     /// IPv4 and TCP time stamps (52 bytes of headers).
     pub fn efficiency(self, mtu: u32) -> f64 {
@@ -190,6 +202,20 @@ impl<'de> Deserialize<'de> for Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_packets_of_unknown_lengths() {
+        for (name, framing) in PRESETS {
+            let lengths = [1500, 1500, 1500, 40, 576, 1500, 1500, 120];
+            let exact: u32 = lengths.iter().map(|l| framing.wire_len(*l)).sum();
+            let bytes: u32 = lengths.iter().sum();
+            let near = framing.wire_bytes(f64::from(bytes), lengths.len() as f64);
+            assert!(
+                (near / f64::from(exact) - 1.0).abs() < 0.02,
+                "{name}: {near} {exact}"
+            );
+        }
+    }
     use proptest::prelude::*;
 
     /// `cake_calc_overhead` of sch_cake.c, transcribed with its own integer arithmetic.

@@ -5,6 +5,8 @@
 //! knowing bytes on a wire (crate `evenkeel-wire`).
 
 pub mod classify;
+pub mod control;
+pub mod fluid;
 pub mod framing;
 pub mod ping;
 pub mod pipe;

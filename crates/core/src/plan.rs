@@ -302,6 +302,18 @@ pub struct Shaped {
     pub windows: Option<Rate>,
 }
 
+impl Shaped {
+    fn tuned(self, tuning: Tuning) -> Self {
+        let part =
+            |rate: Rate, permille: u32| whole_kbit(rate.permille(permille.into())).max(Rate::MIN);
+        Shaped {
+            up: part(self.up, tuning.up),
+            down: part(self.down, tuning.down),
+            windows: self.windows.map(|w| part(w, tuning.windows)),
+        }
+    }
+}
+
 /// The device that leads to the Internet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
@@ -368,9 +380,12 @@ pub struct Line {
 }
 
 impl Line {
+    /// A direction of which nothing is known yet: more than any line that one machine shapes.
+    pub const OPEN: Rate = Rate::from_kbit(10_000_000);
+
     /// Empty ACKs of a full download are more than the other direction can bear.
     fn very_asymmetric(&self) -> bool {
-        self.down.bps() > 10 * self.up.bps()
+        self.down != Self::OPEN && self.down.bps() > 10 * self.up.bps()
     }
 
     /// A framing for someone who named none, on the safe side for lines of these rates: below
@@ -403,6 +418,8 @@ pub struct Plan {
     pub ingress: Rate,
     /// What receive windows aim at, link layer; `None`: they are left alone.
     pub windows: Option<Rate>,
+    /// CAKE's interval from us, if it is not its default.
+    pub interval: Option<Duration>,
     /// Name of the IFB that arriving packets are redirected to, if they are not policed.
     pub ifb: String,
     /// What the policer is told; absent if arrivals are shaped on the IFB.
@@ -452,6 +469,42 @@ pub fn plan(
     line: Line,
     policy: Policy,
 ) -> Result<Plan, PlanError> {
+    plan_tuned(caps, device, line, policy, Tuning::default())
+}
+
+/// How a line is used for now, by a process that follows it; shares are thousandths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// Share of what the shaper towards us would otherwise be set to.
+    pub down: u32,
+    /// Share of what receive windows would otherwise aim at.
+    pub windows: u32,
+    /// Share of what the shaper from us would otherwise be set to.
+    pub up: u32,
+    /// CAKE's interval from us; `None`: its own default, which it keeps once it has another.
+    pub interval: Option<Duration>,
+}
+
+impl Default for Tuning {
+    /// As usual.
+    fn default() -> Self {
+        Tuning {
+            down: 1000,
+            windows: 1000,
+            up: 1000,
+            interval: None,
+        }
+    }
+}
+
+/// The same for a line that is used otherwise for now.
+pub fn plan_tuned(
+    caps: &Capabilities,
+    device: &Device,
+    line: Line,
+    policy: Policy,
+    tuning: Tuning,
+) -> Result<Plan, PlanError> {
     let policer = policy.ingress.policer(caps, &line, device.mtu);
     let candidates: &[Backend] = match policy.choice {
         Choice::Auto => &Backend::ALL,
@@ -486,7 +539,10 @@ pub fn plan(
         });
     };
     let programs = caps.has(Feature::Bpf);
-    let shaped = policy.mode.shaped(&line, policy.windows && programs);
+    let shaped = policy
+        .mode
+        .shaped(&line, policy.windows && programs)
+        .tuned(tuning);
     let ingress = policer.map_or(shaped.down, |p| p.rate);
     let mut plan = Plan {
         backend,
@@ -496,6 +552,7 @@ pub fn plan(
         egress: shaped.up,
         ingress,
         windows: shaped.windows,
+        interval: tuning.interval,
         ifb: ifb_name(device.ifindex),
         policer,
         programs,
@@ -526,6 +583,7 @@ struct Side<'a> {
     mtu: u32,
     ingress: bool,
     very_asymmetric: bool,
+    interval: Option<Duration>,
     programs: bool,
     caps: &'a Capabilities,
 }
@@ -541,6 +599,7 @@ impl Plan {
             mtu: self.device.mtu,
             ingress,
             very_asymmetric: self.line.very_asymmetric(),
+            interval: self.interval.filter(|_| !ingress),
             programs: self.programs,
             caps,
         };

@@ -117,7 +117,7 @@ struct line {
 	__u32 packet;    /* bytes of a full packet at the link layer */
 	__u32 packet_ns; /* how long the line takes for it */
 	struct framing framing;
-	__u32 pad;
+	__u32 slack;     /* round trips may be so much beyond the least without it meaning much, us */
 };
 
 /* Who is active in a slot of time. */

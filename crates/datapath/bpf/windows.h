@@ -267,11 +267,11 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 {
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f), share = g->share;
-	__u32 small = l->packet_ns / 1000 + 100, from = g->base, far = f->way[UP].rtt_min;
+	__u32 small = l->packet_ns / 1000 + 100 + l->slack, from = g->base, far = f->way[UP].rtt_min;
 
 	/* It may never have seen the line without a queue, but its handshake was no full packet. */
-	if (far && far + small < from)
-		from = far + small;
+	if (far && far + small - l->slack < from)
+		from = far + small - l->slack;
 	__u32 excess = g->least > from ? g->least - from : 0;
 	__s32 extra = g->extra;
 

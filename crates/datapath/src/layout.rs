@@ -211,6 +211,9 @@ pub struct Line {
     pub framing: Framing,
     /// Length of a full IP packet, bytes.
     pub mtu: u32,
+    /// Round trips may be so much longer than the least without it meaning much: on lines whose
+    /// delay wanders, and where a short queue is kept.
+    pub slack: Duration,
 }
 
 impl Line {
@@ -232,6 +235,7 @@ impl Line {
         });
         w.u32(i32::from(self.framing.overhead) as u32);
         w.u32(u32::from(self.framing.mpu));
+        w.u32(u32::try_from(self.slack.as_micros()).unwrap_or(u32::MAX));
         w.bytes
     }
 

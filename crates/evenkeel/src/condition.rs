@@ -4,17 +4,31 @@
 //! framing of the line. Non-goals: how the others are built (`evenkeel_lab::peers`).
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
+use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
 use evenkeel_lab::{Shaper, ShaperError, Site};
 
+use crate::failure::Failure;
+use crate::run::daemon::Daemon;
+
 /// The conditions beside `none`; records go into `state`.
 pub(crate) fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
     let ours = Evenkeel::all(state).into_iter();
     let ours = ours.map(|s| Box::new(s) as Box<dyn Shaper>);
+    let autos = [
+        ("evenkeel-auto", Mode::Ping),
+        ("evenkeel-auto-bandwidth", Mode::Bandwidth),
+    ];
+    let autos =
+        autos.map(|(name, mode)| Box::new(Automatic::new(name, mode, state)) as Box<dyn Shaper>);
+    let ours = ours.chain(autos);
     let peers = Peer::all().into_iter();
     ours.chain(peers.map(|s| Box::new(s) as Box<dyn Shaper>))
         .collect()
@@ -157,5 +171,79 @@ impl Shaper for Evenkeel {
     fn clear(&mut self) -> Result<(), ShaperError> {
         clear(&self.dir(), &self.device)?;
         Ok(())
+    }
+}
+
+/// evenkeel told nothing: `run`, on a thread of its own.
+struct Automatic {
+    name: &'static str,
+    mode: Mode,
+    state: std::path::PathBuf,
+    device: String,
+    stop: Arc<AtomicBool>,
+    running: Option<JoinHandle<Result<(), Failure>>>,
+}
+
+impl Automatic {
+    fn new(name: &'static str, mode: Mode, state: &Path) -> Self {
+        Automatic {
+            name,
+            mode,
+            state: state.to_owned(),
+            device: String::new(),
+            stop: Arc::default(),
+            running: None,
+        }
+    }
+}
+
+impl Shaper for Automatic {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn facts(&self, _: &LineFacts, _: u16) -> ConditionFacts {
+        ConditionFacts {
+            name: self.name.to_owned(),
+            about: format!("evenkeel run: finds out by itself, {} mode", self.mode),
+            told: "nothing".to_owned(),
+            down: None,
+            up: None,
+        }
+    }
+
+    fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
+        self.device.clone_from(&site.wan);
+        self.stop = Arc::default();
+        let request = crate::run::request(&site.wan, self.mode);
+        let mut daemon = Daemon::start(
+            &StateDir::new(&self.state),
+            &request,
+            [Bounds::default(); 2],
+            &mut |_| {},
+        )?;
+        let stop = Arc::clone(&self.stop);
+        let running = std::thread::Builder::new()
+            .name("run".into())
+            .spawn(move || {
+                let followed = daemon.follow(&stop, &mut |_| {}, &mut |_| {});
+                daemon.stop().and(followed)
+            })?;
+        self.running = Some(running);
+        Ok(())
+    }
+
+    fn dropped(&mut self) -> Result<u64, ShaperError> {
+        let all = status(&StateDir::new(&self.state), Some(&self.device))?;
+        Ok(all.iter().map(|s| s.up.dropped + s.down.dropped).sum())
+    }
+
+    fn clear(&mut self) -> Result<(), ShaperError> {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.running.take().map(JoinHandle::join) {
+            Some(Ok(done)) => Ok(done?),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Ok(()),
+        }
     }
 }

@@ -13,6 +13,14 @@ pub(crate) struct Failure {
     line: String,
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl std::error::Error for Failure {}
+
 impl Failure {
     /// The work failed.
     pub(crate) fn work(line: impl fmt::Display) -> Self {

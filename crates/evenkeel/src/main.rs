@@ -11,6 +11,7 @@ mod gateway;
 mod lab;
 mod ping;
 mod report;
+mod run;
 mod trace;
 
 use std::path::PathBuf;
@@ -38,6 +39,8 @@ enum Command {
     Demo(lab::Demo),
     /// Shape a device: queues go where they can be kept short
     Shape(Shape),
+    /// Keep a line responsive that nothing is told about: find out what it carries, and follow it
+    Run(run::Run),
     /// Take everything back from a device
     Clear(Clear),
     /// Say what is in force and what it did so far
@@ -156,6 +159,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Demo(args) => lab::demo(&args),
         Command::Shape(args) => gateway::shape(args),
+        Command::Run(args) => run::run(args),
         Command::Clear(args) => gateway::clear(&args),
         Command::Status(args) => gateway::status(&args),
         Command::Flows(args) => flows::flows(&args),

@@ -297,6 +297,26 @@ fn as_json(host: &str, address: IpAddr, route: &Route) -> Value {
     })
 }
 
+/// The first hops on the way to `target`, each asked once.
+pub(crate) fn first_hops(
+    target: SocketAddr,
+    most: u8,
+    timeout: Duration,
+    cancel: &AtomicBool,
+) -> Result<Route, Failure> {
+    let options = PacketOptions::default();
+    let mut tracer = Tracer {
+        route: Route::new(target.ip(), most),
+        pinger: Pinger::open(target, Kind::Echo, options, timeout, SIZE)?,
+        direct: HashMap::new(),
+        timeout,
+        max: most,
+        cancel,
+    };
+    tracer.round()?;
+    Ok(tracer.route)
+}
+
 /// Distance and address of the first hop beyond the access line that answers to its own address.
 pub(crate) fn near(target: SocketAddr) -> Result<(u8, IpAddr), Failure> {
     let timeout = Duration::from_secs(1);

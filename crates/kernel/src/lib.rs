@@ -6,6 +6,7 @@
 //! and bytes (crate `evenkeel-wire`).
 
 mod error;
+mod live;
 mod probe;
 mod programs;
 mod seen;
@@ -15,6 +16,7 @@ pub mod state;
 mod status;
 
 pub use error::Error;
+pub use live::{Live, Wanted};
 pub use probe::capabilities;
 pub use programs::{control_groups, maps};
 pub use seen::{Arrived, RoundTrips, Seen, SeenTier, Step};

@@ -97,6 +97,7 @@ pub(crate) fn line(plan: &Plan) -> Option<Line> {
         target,
         framing: plan.line.framing,
         mtu: plan.device.mtu,
+        slack: Duration::ZERO,
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_sys::netlink::Socket;
-use evenkeel_wire::link::{LinkInfo, dump_links};
+use evenkeel_wire::link::{Counters, LinkInfo, dump_links};
 use evenkeel_wire::{
     ClassInfo, FilterInfo, QdiscInfo, dump_classes, dump_filters, dump_qdiscs, encode,
 };
@@ -64,6 +64,16 @@ impl Session {
     /// The device of this name, if there is one.
     pub fn link(&mut self, name: &str) -> Result<Option<LinkInfo>, Error> {
         Ok(self.links()?.into_iter().find(|l| l.name == name))
+    }
+
+    /// What passed one device so far.
+    pub fn counters(&mut self, index: u32) -> Result<Counters, Error> {
+        let what = format!("counters of device {index}");
+        let answers: Vec<Counters> = self.dump(&what, &Counters::request(index), |d| {
+            Counters::decode(d).into_iter()
+        })?;
+        let first = answers.first().copied();
+        first.ok_or_else(|| Error::refused(format_args!("read {what}"), "no answer", 0))
     }
 
     /// Disciplines of one device.

@@ -187,14 +187,18 @@ fn prepare(before: &Before, caps: &Capabilities, request: &Request) -> Result<(P
         has_clsact: before.has_clsact && !made_clsact,
         sizes,
     };
-    let policy = Policy {
+    let plan = plan(caps, &device, line, policy(request))?;
+    Ok((plan, made_clsact))
+}
+
+/// What of a request decides about the plan.
+pub(crate) fn policy(request: &Request) -> Policy {
+    Policy {
         mode: request.mode,
         choice: request.choice,
         ingress: request.ingress,
         windows: request.windows,
-    };
-    let plan = plan(caps, &device, line, policy)?;
-    Ok((plan, made_clsact))
+    }
 }
 
 /// What `shape` would do, without doing it: the plan, and what is wrong with the request.

@@ -2,7 +2,7 @@
 //!
 //! Principle: only what a shaper asks. Written by hand rather than with netlink-packet-route,
 //! whose link message decodes (and may refuse) a hundred attributes that nobody here reads.
-//! Non-goals: addresses, bridges, statistics of the device.
+//! Non-goals: addresses, bridges.
 
 use evenkeel_core::tc::LinkSettings;
 
@@ -13,6 +13,12 @@ use crate::tc::EncodeError;
 const NEW_LINK: u16 = 16;
 const DEL_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
+const NEW_STATS: u16 = 92;
+const GET_STATS: u16 = 94;
+/// `IFLA_STATS_LINK_64`, as an attribute; as a filter it is the first bit.
+const STATS_LINK_64: u16 = 1;
+/// Length of `struct if_stats_msg`: family, pad, index, filter.
+const IF_STATS: usize = 12;
 
 // IFLA_* (include/uapi/linux/if_link.h).
 const IFNAME: u16 = 3;
@@ -166,6 +172,39 @@ impl LinkInfo {
     /// All in one datagram or message.
     pub fn all(bytes: &[u8]) -> impl Iterator<Item = Self> {
         messages(bytes).filter_map(|m| Self::decode(&m))
+    }
+}
+
+/// What passed a device so far (`rtnl_link_stats64`), link headers included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+}
+
+impl Counters {
+    /// Asks for those of one device, with an acknowledgement behind the answer.
+    pub fn request(index: u32) -> Vec<u8> {
+        let body = [0, index, 1].map(u32::to_ne_bytes).concat();
+        finish(start(GET_STATS, REQUEST | ACK, &body))
+    }
+
+    /// From an `RTM_NEWSTATS`; `None` if it is another message or too short.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let message = messages(bytes).find(|m| m.kind == NEW_STATS)?;
+        let v = find(message.bytes.get(HEADER + IF_STATS..)?, STATS_LINK_64)?;
+        Some(Counters {
+            rx_packets: u64_at(v, 0)?,
+            tx_packets: u64_at(v, 8)?,
+            rx_bytes: u64_at(v, 16)?,
+            tx_bytes: u64_at(v, 24)?,
+        })
     }
 }
 

@@ -150,7 +150,16 @@ impl Route {
     /// with an address of the provider's (a public one, or one of RFC 6598), or a private one
     /// that is at least 3 ms farther than the hop before it.
     pub fn near(&self) -> Option<(u8, IpAddr)> {
-        let mut before: Option<Duration> = None;
+        self.near_from(None)
+    }
+
+    /// The same as seen from the machine that the access line ends at.
+    pub fn near_from_gateway(&self) -> Option<(u8, IpAddr)> {
+        self.near_from(Some(Duration::ZERO))
+    }
+
+    /// `before`: how far away the user's own network is.
+    fn near_from(&self, mut before: Option<Duration>) -> Option<(u8, IpAddr)> {
         for (i, hop) in self.hops.iter().enumerate() {
             let (Some(address), Some(min)) = (hop.addresses.first(), hop.min()) else {
                 continue;

@@ -64,6 +64,7 @@ impl Tally {
             Event::Duplicate(_) => self.duplicates += 1,
             Event::Foreign(..) => self.foreign += 1,
             Event::Stray => self.strays += 1,
+            Event::Far(..) => {}
         }
     }
 

@@ -63,6 +63,9 @@ pub struct Answer {
 pub enum Event {
     /// The fate of a probe.
     Outcome(Outcome),
+    /// When an answered probe reached the far side, by its clock, in ms since midnight (ICMP time
+    /// stamps, RFC 792). Comes before the probe's outcome.
+    Far(u64, u32),
     /// An answer after the timeout: probe, and how long after its sending.
     Late(u64, Duration),
     /// One more answer to an answered probe.
@@ -183,6 +186,13 @@ impl Tracker {
         {
             self.waiting.retain(|w| *w != seq);
             self.settle(seq, answer, seen);
+        }
+    }
+
+    /// The far side says when probe `seq` reached it, ms since midnight.
+    pub fn far(&mut self, seq: u64, ms: u32) {
+        if self.flight(seq).is_some_and(|f| f.state == State::Open) {
+            self.events.push_back(Event::Far(seq, ms));
         }
     }
 

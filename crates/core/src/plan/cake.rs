@@ -33,6 +33,7 @@ impl Side<'_> {
                 }),
                 split_gso: Some(true),
                 framing: Some(self.framing),
+                rtt: self.interval,
                 ..Cake::default()
             }),
             stab: None,

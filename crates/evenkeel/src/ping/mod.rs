@@ -305,6 +305,7 @@ impl<'a> Screen<'a> {
         }
         let letter = match event {
             Event::Outcome(o) if o.fate == Fate::Reply => 'r',
+            Event::Far(..) => 'r',
             Event::Outcome(o) if o.fate == Fate::Timeout => 't',
             _ => 'e',
         };

@@ -52,6 +52,7 @@ pub(crate) fn line(event: &Event, timeout: Duration, name: &dyn Fn(IpAddr) -> St
         Event::Late(seq, after) => format!("seq {seq}: answered too late, after {}", ms(*after)),
         Event::Duplicate(seq) => format!("seq {seq}: answered once more"),
         Event::Foreign(seq, a) => format!("seq {seq}: answered by {}, who was not asked", from(*a)),
+        Event::Far(seq, at) => format!("seq {seq}: there {at} ms after midnight, by its clock"),
         Event::Stray => "an answer that belongs to no probe".to_owned(),
     }
 }

@@ -234,6 +234,13 @@ impl Icmp {
             tracker.stray();
             return;
         }
+        // The highest bit says that it is no time since midnight (RFC 792).
+        if let Some(t) = TimestampMessage::parse(message)
+            .ok()
+            .filter(|t| t.times[1] >> 31 == 0)
+        {
+            tracker.far(seq, t.times[1]);
+        }
         let short = !self.timestamps && payload.len() < size as usize;
         let answer = Answer {
             fate: if short { Fate::Damaged } else { Fate::Reply },

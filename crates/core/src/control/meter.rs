@@ -1,0 +1,108 @@
+//! Bytes on the line over time, in one direction.
+//!
+//! Principles: readings of a counter that only grows; between two readings bytes came evenly; a
+//! question beyond the readings has no answer. Non-goals: who the bytes belonged to.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Readings that are older are forgotten.
+const MEMORY: Duration = Duration::from_secs(4);
+
+/// Readings of one direction's counter.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Meter {
+    /// Time in seconds, and bytes on the line until then.
+    readings: VecDeque<(f64, f64)>,
+}
+
+impl Meter {
+    /// The counter stood at `bytes`. One that went back, or a time that did, starts anew.
+    pub(super) fn note(&mut self, at: f64, bytes: f64) {
+        if let Some(&(last, before)) = self.readings.back() {
+            if at <= last {
+                return;
+            }
+            if bytes < before {
+                self.readings.clear();
+            }
+        }
+        self.readings.push_back((at, bytes));
+        while self.readings.len() > 2
+            && self
+                .readings
+                .front()
+                .is_some_and(|r| at - r.0 > MEMORY.as_secs_f64())
+        {
+            self.readings.pop_front();
+        }
+    }
+
+    /// The time of the latest reading.
+    pub(super) fn latest(&self) -> Option<f64> {
+        self.readings.back().map(|r| r.0)
+    }
+
+    /// Where the counter stood at `t`.
+    fn at(&self, t: f64) -> Option<f64> {
+        let next = self.readings.partition_point(|r| r.0 < t);
+        let (t1, b1) = *self.readings.get(next)?;
+        if t1 - t < 1e-9 {
+            return Some(b1);
+        }
+        let (t0, b0) = *self.readings.get(next.checked_sub(1)?)?;
+        Some(b0 + (b1 - b0) * (t - t0) / (t1 - t0))
+    }
+
+    /// Bytes from `a` to `b`.
+    pub(super) fn between(&self, a: f64, b: f64) -> Option<f64> {
+        Some(self.at(b)? - self.at(a)?)
+    }
+
+    /// Bytes since `a`, until the latest reading.
+    pub(super) fn since(&self, a: f64) -> Option<f64> {
+        Some(self.readings.back()?.1 - self.at(a)?)
+    }
+
+    /// Bytes per second over the latest `span` seconds; less where there are fewer readings.
+    pub(super) fn rate(&self, span: f64) -> Option<f64> {
+        let (end, bytes) = *self.readings.back()?;
+        let (first, before) = *self.readings.front()?;
+        let start = end - span;
+        let (start, before) = if start <= first {
+            (first, before)
+        } else {
+            (start, self.at(start)?)
+        };
+        (end > start).then(|| (bytes - before) / (end - start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evenly_between_readings_and_nothing_beyond() {
+        let mut m = Meter::default();
+        for (t, b) in [(1.0, 0.0), (2.0, 100.0), (3.0, 300.0)] {
+            m.note(t, b);
+        }
+        assert_eq!(m.between(1.5, 2.5), Some(150.0));
+        assert_eq!(m.since(2.0), Some(200.0));
+        assert_eq!(m.rate(1.0), Some(200.0));
+        assert_eq!(m.rate(9.0), Some(150.0));
+        assert_eq!(m.between(0.5, 2.0), None);
+        assert_eq!(m.between(2.0, 3.5), None);
+    }
+
+    #[test]
+    fn a_counter_that_goes_back_starts_anew() {
+        let mut m = Meter::default();
+        m.note(1.0, 500.0);
+        m.note(2.0, 10.0);
+        m.note(3.0, 20.0);
+        m.note(2.5, 90.0); // late: ignored
+        assert_eq!(m.rate(9.0), Some(10.0));
+    }
+}

@@ -1,0 +1,603 @@
+//! The controller of `run`: from bytes and delays to the rates that a line is shaped to.
+//!
+//! A newcomer's way in: the program tells what happens ([`Controller::counted`],
+//! [`Controller::sent`], [`Controller::answered`]) and then asks what is to be done
+//! ([`Controller::poll`]). A direction's capacity is found in `way`, the base round trip in
+//! `base`.
+//!
+//! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
+//! carry, and every change has a reason that a person can read; nothing is known beforehand and
+//! everything that is told is only a first guess; without any signal the last rates stay. `now` is
+//! an argument of everything. Non-goals: kernels and sockets, framing (bytes come as they are
+//! on the line), fairness between flows.
+
+mod base;
+mod meter;
+mod way;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Rate;
+use base::Base;
+use way::{Around, Found, Phase, Point, Way};
+
+pub use way::Dir;
+
+/// Between probes while the line is loaded, at least.
+const FAST: f64 = 0.020;
+/// Between probes of a line that is not.
+const SLOW: f64 = 0.100;
+/// Probes may take so much of a slow line.
+const SHARE: f64 = 0.015;
+/// A line is loaded from this share of its capacity on, or from this rate where none is known.
+const LOADED: f64 = 0.10;
+const LOADED_RATE: f64 = 32_000.0;
+/// The line counts as idle below this share of what it carries, for [`CALM`] seconds.
+const IDLE: f64 = 0.05;
+const CALM: f64 = 0.3;
+/// It is loaded for so long after the latest traffic.
+const LINGER: f64 = 1.0;
+/// Without answers for so long there is no signal.
+const DEAF: f64 = 3.0;
+/// Rates are raised at most this often; cuts are made at once.
+const RAISE_EVERY: f64 = 0.1;
+/// A base that wanders by so much does wander, s.
+const WANDERS: f64 = 0.003;
+/// More than this is no slack but a queue, s.
+const SLACKEST: f64 = 0.020;
+/// A change that is smaller is none.
+const CHANGE: f64 = 0.004;
+
+/// What a person may say; all of it may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// The rates are never below this.
+    pub least: Option<Rate>,
+    /// Never above this.
+    pub most: Option<Rate>,
+    /// A first guess of the line's rate, or what was learned of it before.
+    pub guess: Option<Rate>,
+}
+
+/// Settings of a controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// From us.
+    pub up: Bounds,
+    /// Towards us.
+    pub down: Bounds,
+    /// Bytes on the line of a full packet.
+    pub packet: u32,
+    /// Bytes on the line of a probe.
+    pub probe: u32,
+}
+
+/// A probe's way, told apart by the clocks at both ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OneWay {
+    /// From us to it, by both clocks, which need not agree: only differences count.
+    pub there: f64,
+    /// From it to us.
+    pub back: f64,
+}
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answered {
+    /// When the probe was handed to the line (behind our own queue), steady clock.
+    pub sent: Duration,
+    /// When the answer came, before our own queue for arrivals.
+    pub came: Duration,
+    /// One-way times in ms, where the far side stamps; ms are enough.
+    pub one_way: Option<OneWay>,
+}
+
+/// Bytes on the line so far, both directions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Counted {
+    /// From us.
+    pub up: f64,
+    /// Towards us.
+    pub down: f64,
+}
+
+/// Why rates change.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Reason {
+    /// Told beforehand, or learned before.
+    Guess,
+    /// A queue stands at the bottleneck.
+    Queue {
+        /// In this direction.
+        dir: Dir,
+        /// So long.
+        queue_ms: f64,
+    },
+    /// It is going.
+    Draining {
+        /// In this direction.
+        dir: Dir,
+        /// So long still.
+        queue_ms: f64,
+    },
+    /// It has gone.
+    Drained {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// Used to the full without a queue: perhaps there is more.
+    Trying {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// The line never settles: a short queue shows what it carries.
+    Following {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// So much went through without a queue.
+    Proven {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// The delay did not follow what was done about it.
+    NotOurs {
+        /// Suspected in this direction.
+        dir: Dir,
+        /// So much of it.
+        queue_ms: f64,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |d: &Dir| match d {
+            Dir::Up => "upload",
+            Dir::Down => "download",
+        };
+        match self {
+            Reason::Guess => write!(f, "a first guess: told, or learned before"),
+            Reason::Queue { dir, queue_ms } => write!(
+                f,
+                "{}: a queue of {queue_ms:.1} ms stands at the bottleneck, which shows what it carries",
+                word(dir)
+            ),
+            Reason::Draining { dir, queue_ms } => {
+                write!(
+                    f,
+                    "{}: {queue_ms:.1} ms of queue are left to drain",
+                    word(dir)
+                )
+            }
+            Reason::Drained { dir } => write!(f, "{}: the queue has gone", word(dir)),
+            Reason::Trying { dir } => write!(
+                f,
+                "{}: used to the full without a queue; trying whether there is more",
+                word(dir)
+            ),
+            Reason::Following { dir } => write!(
+                f,
+                "{}: the line never settles; a short queue shows what it carries",
+                word(dir)
+            ),
+            Reason::Proven { dir } => {
+                write!(f, "{}: so much went through without a queue", word(dir))
+            }
+            Reason::NotOurs { dir, queue_ms } => write!(
+                f,
+                "{}: {queue_ms:.1} ms more stay whatever we send: another route, or somebody else's load",
+                word(dir)
+            ),
+        }
+    }
+}
+
+/// What one direction is to be shaped to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// What the line carries.
+    pub capacity: Rate,
+    /// How far below that to stay for now, thousandths: 1000 where no queue is being drained.
+    pub permille: u32,
+    /// How much longer round trips may be without it meaning much, us: for lines that change all
+    /// the time, where a short queue is kept, and lines whose delay wanders.
+    pub slack_us: u32,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Action {
+    /// Shape to this; `None`: not at all.
+    Shape {
+        /// Towards us.
+        down: Option<Target>,
+        /// From us.
+        up: Option<Target>,
+        /// Why.
+        why: Reason,
+    },
+    /// Probe this often from now on.
+    Pace(Duration),
+    /// Something a person may want to know; rates stay.
+    Noticed(Notice),
+}
+
+/// Things that change no rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Notice {
+    /// The round trip of the idle line became longer.
+    BaseRose {
+        /// To so much.
+        base_ms: f64,
+    },
+    /// No probe is answered any more.
+    Deaf,
+    /// They are again.
+    Hears,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::BaseRose { base_ms } => write!(
+                f,
+                "the idle line's round trip rose to {base_ms:.1} ms: another route, or somebody else's load"
+            ),
+            Notice::Deaf => write!(f, "no probe is answered any more: rates stay as they are"),
+            Notice::Hears => write!(f, "probes are answered again"),
+        }
+    }
+}
+
+/// The model, for people and programs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    /// Base round trip to what is probed; `None`: nothing was answered yet.
+    pub base_ms: Option<f64>,
+    /// From which on a delay counts as a queue.
+    pub rise_ms: f64,
+    /// From us.
+    pub up: WayView,
+    /// Towards us.
+    pub down: WayView,
+}
+
+/// One direction of it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct WayView {
+    /// What the line carries, if that is known.
+    pub capacity: Option<Rate>,
+    /// How old the evidence is, s.
+    pub age_s: f64,
+    /// What passes now.
+    pub throughput: Rate,
+    /// Queue at the bottleneck.
+    pub queue_ms: f64,
+    /// Longest queue before anything was shaped.
+    pub unshaped_queue_ms: f64,
+}
+
+/// The controller.
+#[derive(Debug, Clone)]
+pub struct Controller {
+    settings: Settings,
+    ways: [Way; 2],
+    base: Base,
+    /// One-way times on a line without a queue: there and back, and the least queue of late.
+    offsets: Option<(f64, f64)>,
+    pace: f64,
+    /// Latest traffic worth the name.
+    loaded: f64,
+    /// Next to nothing passed since.
+    idle_since: Option<f64>,
+    heard: Option<f64>,
+    deaf: bool,
+    /// What is in force, and since when.
+    shaped: [Option<Target>; 2],
+    raised: f64,
+    actions: VecDeque<Action>,
+    why: Reason,
+}
+
+const UP: usize = 0;
+const DOWN: usize = 1;
+
+fn seconds(t: Duration) -> f64 {
+    t.as_secs_f64()
+}
+
+fn bytes_per_s(rate: Rate) -> f64 {
+    rate.bps() as f64 / 8.0
+}
+
+fn rate(bytes_per_s: f64) -> Rate {
+    Rate::from_bps((bytes_per_s * 8.0) as u64)
+}
+
+impl Controller {
+    /// Knows only `settings`.
+    pub fn new(settings: Settings, now: Duration) -> Self {
+        let mut ways = [Way::new(Dir::Up), Way::new(Dir::Down)];
+        for (way, bounds) in ways.iter_mut().zip([settings.up, settings.down]) {
+            if let Some(least) = bounds.least {
+                way.least = bytes_per_s(least);
+            }
+            if let Some(most) = bounds.most {
+                way.most = bytes_per_s(most);
+            }
+            if let Some(guess) = bounds.guess {
+                way.believe(bytes_per_s(guess), seconds(now));
+            }
+        }
+        let mut controller = Controller {
+            settings,
+            ways,
+            base: Base::default(),
+            offsets: None,
+            pace: SLOW,
+            loaded: f64::MIN,
+            idle_since: None,
+            heard: None,
+            deaf: false,
+            shaped: [None; 2],
+            raised: f64::MIN,
+            actions: VecDeque::new(),
+            why: Reason::Guess,
+        };
+        controller
+            .actions
+            .push_back(Action::Pace(Duration::from_secs_f64(SLOW)));
+        controller.apply(seconds(now));
+        controller
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn around(&self, now: f64, dir: usize) -> Around {
+        let packet = f64::from(self.settings.packet);
+        // A packet of each direction may be under way when a probe comes.
+        let serial: f64 = self
+            .ways
+            .iter()
+            .filter_map(|w| w.capacity)
+            .map(|(c, _)| packet / c)
+            .sum();
+        let _ = dir;
+        Around {
+            now,
+            rtt: self.base.value().unwrap_or(0.02),
+            rise: self.base.rise().max(1.5 * serial),
+            pace: self.pace,
+            packet,
+        }
+    }
+
+    /// Counters were read. To be called at each probe and each answer.
+    pub fn counted(&mut self, now: Duration, counted: Counted) {
+        let now = seconds(now);
+        self.ways[UP].meter.note(now, counted.up);
+        self.ways[DOWN].meter.note(now, counted.down);
+        let over = |share: f64, unknown: f64| {
+            self.ways.iter().any(|w| {
+                let rate = w.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
+                let least = w.capacity.map_or(unknown, |(c, _)| share * c);
+                rate > least
+            })
+        };
+        if over(LOADED, LOADED_RATE) {
+            self.loaded = now;
+        }
+        if over(IDLE, LOADED_RATE * 0.5) {
+            self.idle_since = None;
+        } else {
+            self.idle_since.get_or_insert(now);
+        }
+        self.set_pace(now);
+        self.look(now);
+    }
+
+    fn set_pace(&mut self, now: f64) {
+        let slowest = self
+            .ways
+            .iter()
+            .filter_map(|w| w.capacity)
+            .map(|c| c.0)
+            .fold(f64::MAX, f64::min);
+        let fair = f64::from(self.settings.probe) / (SHARE * slowest);
+        let pace = if now - self.loaded < LINGER {
+            FAST.max(fair)
+        } else {
+            SLOW.max(fair)
+        };
+        if (pace / self.pace - 1.0).abs() > 0.1 {
+            self.pace = pace;
+            self.actions
+                .push_back(Action::Pace(Duration::from_secs_f64(pace)));
+        }
+    }
+
+    /// A probe was answered.
+    pub fn answered(&mut self, now: Duration, a: Answered) {
+        let now = seconds(now);
+        let (sent, came) = (seconds(a.sent), seconds(a.came));
+        if came < sent {
+            return;
+        }
+        self.heard = Some(now);
+        if self.deaf {
+            self.deaf = false;
+            self.actions.push_back(Action::Noticed(Notice::Hears));
+        }
+        let delay = came - sent;
+        let idle = self.idle_since.is_some_and(|since| sent - since > CALM);
+        if self.base.sample(now, delay, idle) {
+            let base_ms = self.base.value().unwrap_or(delay) * 1e3;
+            self.actions
+                .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
+        }
+        let queue = delay - self.base.value().unwrap_or(delay);
+        let shares = self.share(queue, a.one_way, now);
+        for (i, share) in shares.into_iter().enumerate() {
+            let around = self.around(now, i);
+            let point = Point {
+                left: sent,
+                came,
+                queue: share,
+            };
+            self.ways[i].observe(point, &around);
+        }
+        self.look(now);
+    }
+
+    /// Whose queue it is: there, and back.
+    fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
+        let rise = self.around(now, UP).rise;
+        if let Some(w) = one_way {
+            let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
+            // Clocks drift: without a queue both differences are nought.
+            if queue < rise.min(0.0015) {
+                let soft = |old: f64, new: f64| old + 0.1 * (new - old);
+                self.offsets = Some((soft(there, w.there), soft(back, w.back)));
+            }
+            let more = (w.there - there) - (w.back - back);
+            // Stamps of whole ms say nothing about less.
+            if queue > 0.003 || more.abs() > 0.002 {
+                let up = (0.5 * (queue + more)).clamp(0.0, queue);
+                return [up, queue - up];
+            }
+        }
+        let up = self.suspect(now);
+        [
+            queue * f64::from(u8::from(up)),
+            queue * f64::from(u8::from(!up)),
+        ]
+    }
+
+    /// Whether a queue that nothing tells apart is rather in our own direction: that of the
+    /// direction that is just being tried or drained, or whose capacity is not known yet, or else
+    /// that is used the most.
+    fn suspect(&self, now: f64) -> bool {
+        let suspicion = |i: usize| {
+            let around = self.around(now, i);
+            let way = &self.ways[i];
+            let reached = way.throughput(&around);
+            match (way.phase, way.capacity) {
+                (Phase::Try { .. }, _) => 4.0,
+                (Phase::Drain(_), _) => 3.0,
+                (_, Some((c, _))) => reached / c,
+                // Acknowledgements of a download are no upload.
+                _ if reached < 0.125 * self.ways[1 - i].throughput(&around) => 0.0,
+                _ => 2.0 + reached * 1e-12,
+            }
+        };
+        suspicion(UP) >= suspicion(DOWN)
+    }
+
+    fn look(&mut self, now: f64) {
+        if self.heard.is_some_and(|h| now - h > DEAF) && !self.deaf {
+            self.deaf = true;
+            self.actions.push_back(Action::Noticed(Notice::Deaf));
+        }
+        if self.deaf {
+            return;
+        }
+        for i in [UP, DOWN] {
+            let around = self.around(now, i);
+            // One direction at a time, so that it is known whose queue it is.
+            let busy = matches!(self.ways[1 - i].phase, Phase::Try { .. } | Phase::Drain(_));
+            match self.ways[i].decide(&around, !busy) {
+                Found::Nothing => {}
+                Found::Changed(why) => self.why = why,
+                Found::NotOurs(queue) => {
+                    let base = self.base.value().unwrap_or(0.0) + queue;
+                    self.base.move_to(base);
+                    self.why = Reason::NotOurs {
+                        dir: self.ways[i].dir,
+                        queue_ms: queue * 1e3,
+                    };
+                }
+            }
+        }
+        self.apply(now);
+    }
+
+    fn slack(&self, i: usize, now: f64) -> f64 {
+        let wanders = self.base.rise();
+        let wanders = if wanders > WANDERS { wanders } else { 0.0 };
+        wanders.max(0.7 * self.ways[i].kept(now)).min(SLACKEST)
+    }
+
+    /// Says what changed.
+    fn apply(&mut self, now: f64) {
+        let wanted = [UP, DOWN].map(|i| {
+            let around = self.around(now, i);
+            self.ways[i]
+                .target(&around)
+                .map(|(capacity, factor)| Target {
+                    capacity: rate(capacity),
+                    permille: (factor * 1000.0).round() as u32,
+                    slack_us: (self.slack(i, now) * 1e6) as u32,
+                })
+        });
+        let mut lower = false;
+        let mut higher = false;
+        for (new, old) in wanted.iter().zip(&self.shaped) {
+            let value =
+                |t: &Option<Target>| t.map(|t| t.capacity.bps() as f64 * f64::from(t.permille));
+            match (value(new), value(old)) {
+                (Some(new), Some(old)) => {
+                    lower |= new < old * (1.0 - CHANGE);
+                    higher |= new > old * (1.0 + CHANGE);
+                }
+                (Some(_), None) => lower = true,
+                (None, _) => {}
+            }
+        }
+        if lower || higher && now - self.raised >= RAISE_EVERY {
+            self.raised = now;
+            self.shaped = wanted;
+            self.actions.push_back(Action::Shape {
+                down: wanted[DOWN],
+                up: wanted[UP],
+                why: self.why,
+            });
+        }
+    }
+
+    /// What is known now.
+    pub fn view(&self, now: Duration) -> View {
+        let now = seconds(now);
+        let way = |i: usize| {
+            let around = self.around(now, i);
+            let w = &self.ways[i];
+            WayView {
+                capacity: w.capacity.map(|c| rate(c.0)),
+                age_s: w.capacity.map_or(0.0, |c| now - c.1),
+                throughput: rate(w.throughput(&around)),
+                queue_ms: w.latest.map_or(0.0, |p| p.queue * 1e3),
+                unshaped_queue_ms: w.unshaped_queue * 1e3,
+            }
+        };
+        View {
+            base_ms: self.base.value().map(|b| b * 1e3),
+            rise_ms: self.around(now, UP).rise * 1e3,
+            up: way(UP),
+            down: way(DOWN),
+        }
+    }
+
+    /// Whether a direction's queue is being drained, for tests and figures.
+    pub fn is_draining(&self, dir: Dir) -> bool {
+        let i = if dir == Dir::Up { UP } else { DOWN };
+        matches!(self.ways[i].phase, Phase::Drain(_))
+    }
+}

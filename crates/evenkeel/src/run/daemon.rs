@@ -1,0 +1,316 @@
+//! The loop of `run`: what the line shows goes to the controller, what it decides to the kernel.
+//!
+//! Principles: one thread that sleeps in one place; counters are read when a probe goes and when
+//! an answer comes, since those are the times that the model is about; probes are stamped by the
+//! kernel, so that our own queue is not taken for the line's. Non-goals: deciding anything
+//! (`evenkeel_core::control`).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_core::Framing;
+use evenkeel_core::control::{
+    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, View,
+};
+use evenkeel_core::ping::track::Event;
+use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_kernel::{Live, Request, StateDir, Wanted};
+use evenkeel_measure::ping::{Kind, Pinger};
+use evenkeel_sys::{PacketOptions, clock};
+
+use crate::failure::Failure;
+
+/// Where the way to the Internet leads; only its first hops are asked.
+const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
+/// The near hop is not farther away than this.
+const HOPS: u8 = 3;
+/// A hop that takes longer does not answer.
+const HOP_PATIENCE: Duration = Duration::from_millis(700);
+/// So often the near hop is looked for again while nothing answers.
+const SEEK: Duration = Duration::from_secs(10);
+/// Payload of a probe.
+const SIZE: u32 = 16;
+/// Milliseconds of a day.
+const DAY: f64 = 86_400_000.0;
+/// A signal to stop is heard after at most this.
+const NAP: Duration = Duration::from_millis(200);
+
+/// Something to tell people.
+pub(crate) enum Told {
+    /// What is probed, and whether it stamps.
+    Near { address: IpAddr, stamps: bool },
+    /// Nothing answers.
+    NoNear,
+    /// Rates changed.
+    Shaped {
+        down: Option<Target>,
+        up: Option<Target>,
+        why: Reason,
+    },
+    /// Worth knowing.
+    Noticed(Notice),
+    /// Something to mind.
+    Warning(String),
+}
+
+/// A device that follows its line.
+pub(crate) struct Daemon {
+    live: Live,
+    controller: Controller,
+    near: Option<Near>,
+    pace: Duration,
+    framing: Framing,
+    /// When the near hop was looked for.
+    sought: Duration,
+    deaf: bool,
+}
+
+/// What is probed.
+struct Near {
+    pinger: Pinger,
+    address: IpAddr,
+    /// It stamps probes.
+    stamps: bool,
+    /// Which probe reached it when, ms since midnight by its clock.
+    far: Option<(u64, u32)>,
+}
+
+impl Daemon {
+    /// Sets up shaping on the device of `request`; its rates are guesses, [`Line::OPEN`] none.
+    /// `bounds`: towards us, and from us.
+    pub(crate) fn start(
+        dir: &StateDir,
+        request: &Request,
+        bounds: [Bounds; 2],
+        tell: &mut dyn FnMut(Told),
+    ) -> Result<Self, Failure> {
+        let (live, warnings) = Live::start(dir, request)?;
+        for w in warnings {
+            tell(Told::Warning(w));
+        }
+        let framing = live.framing();
+        let settings = Settings {
+            down: bounds[0],
+            up: bounds[1],
+            packet: framing.wire_len(live.frame().1),
+            probe: framing.wire_len(40),
+        };
+        Ok(Daemon {
+            live,
+            controller: Controller::new(settings, clock::monotonic()),
+            near: None,
+            pace: NAP,
+            framing,
+            sought: Duration::ZERO,
+            deaf: false,
+        })
+    }
+
+    /// Follows the line until `stop`; `each_second` gets the model.
+    pub(crate) fn follow(
+        &mut self,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Told),
+        each_second: &mut dyn FnMut(&View),
+    ) -> Result<(), Failure> {
+        self.seek(stop, tell)?;
+        let mut next_probe = clock::monotonic();
+        let mut next_second = next_probe;
+        while !stop.load(Ordering::Relaxed) {
+            let now = clock::monotonic();
+            if now >= next_probe {
+                self.count()?;
+                if let Some(near) = &mut self.near {
+                    // What the kernel refuses to send is its answer's fate.
+                    let _ = near.pinger.send(SIZE).map_err(Failure::work)?;
+                }
+                next_probe = now + self.pace;
+            }
+            if now >= next_second {
+                self.live.tend(now)?;
+                each_second(&self.controller.view(now));
+                next_second = now + Duration::from_secs(1) / 2;
+                if (self.near.is_none() || self.deaf) && now.saturating_sub(self.sought) > SEEK {
+                    self.seek(stop, tell)?;
+                }
+            }
+            let pace = self.pace;
+            self.act(tell)?;
+            if self.pace < pace {
+                next_probe = next_probe.min(now + self.pace);
+            }
+            let until = next_probe.min(next_second).min(now + NAP);
+            self.hear(until)?;
+            self.act(tell)?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything back.
+    pub(crate) fn stop(self) -> Result<(), Failure> {
+        Ok(self.live.stop()?)
+    }
+
+    /// Looks for something to probe.
+    fn seek(&mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
+        self.near = Near::find(stop)?;
+        self.sought = clock::monotonic();
+        tell(match &self.near {
+            Some(near) => Told::Near {
+                address: near.address,
+                stamps: near.stamps,
+            },
+            None => Told::NoNear,
+        });
+        Ok(())
+    }
+
+    /// Reads the counters.
+    fn count(&mut self) -> Result<(), Failure> {
+        let c = self.live.counters()?;
+        let now = clock::monotonic();
+        let header = f64::from(self.live.frame().0);
+        let wire = |bytes: u64, packets: u64| {
+            let packets = packets as f64;
+            self.framing
+                .wire_bytes(bytes as f64 - header * packets, packets)
+        };
+        let counted = Counted {
+            up: wire(c.tx_bytes, c.tx_packets),
+            down: wire(c.rx_bytes, c.rx_packets),
+        };
+        self.controller.counted(now, counted);
+        Ok(())
+    }
+
+    /// Waits for answers until then.
+    fn hear(&mut self, until: Duration) -> Result<(), Failure> {
+        let Some(near) = &mut self.near else {
+            let now = clock::monotonic();
+            std::thread::sleep(until.saturating_sub(now));
+            return Ok(());
+        };
+        near.pinger.wait(Some(until)).map_err(Failure::work)?;
+        let mut answers = Vec::new();
+        while let Some(event) = near.pinger.poll() {
+            match event {
+                Event::Far(seq, ms) => near.far = Some((seq, ms)),
+                Event::Outcome(o) if o.fate == Fate::Reply => {
+                    let far = near.far.filter(|f| f.0 == o.seq).map(|f| f.1);
+                    answers.extend(answer(&o, far));
+                }
+                _ => {}
+            }
+        }
+        if !answers.is_empty() {
+            self.count()?;
+            for a in answers {
+                self.controller.answered(clock::monotonic(), a);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the controller wants.
+    fn act(&mut self, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
+        while let Some(action) = self.controller.poll() {
+            match action {
+                Action::Shape { down, up, why } => {
+                    let wanted = |t: Option<Target>| Wanted {
+                        capacity: t.map(|t| t.capacity),
+                        permille: t.map_or(1000, |t| t.permille),
+                        slack: t
+                            .map_or(Duration::ZERO, |t| Duration::from_micros(t.slack_us.into())),
+                    };
+                    self.live
+                        .set(wanted(down), wanted(up), clock::monotonic())?;
+                    tell(Told::Shaped { down, up, why });
+                }
+                Action::Pace(pace) => self.pace = pace,
+                Action::Noticed(notice) => {
+                    self.deaf = match notice {
+                        Notice::Deaf => true,
+                        Notice::Hears => false,
+                        Notice::BaseRose { .. } => self.deaf,
+                    };
+                    tell(Told::Noticed(notice));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Near {
+    /// The first hop beyond the access line, or else the farthest of the first ones that answers.
+    fn find(stop: &AtomicBool) -> Result<Option<Self>, Failure> {
+        // No route to the Internet is no error: there may be one later.
+        let Ok(route) = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop) else {
+            return Ok(None);
+        };
+        let beyond = route.near_from_gateway().map(|n| n.1);
+        let rest = route.hops.iter().rev().filter_map(|h| h.addresses.first());
+        let candidates = beyond.into_iter().chain(rest.copied());
+        for address in candidates {
+            for kind in [Kind::Timestamp, Kind::Echo] {
+                let Ok(mut pinger) = Pinger::open(
+                    SocketAddr::new(address, 0),
+                    kind,
+                    PacketOptions::default(),
+                    HOP_PATIENCE,
+                    SIZE,
+                ) else {
+                    continue;
+                };
+                if answers(&mut pinger, stop)? {
+                    return Ok(Some(Near {
+                        pinger,
+                        address,
+                        stamps: kind == Kind::Timestamp,
+                        far: None,
+                    }));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a probe is answered; with stamps, whether they are there.
+fn answers(pinger: &mut Pinger, stop: &AtomicBool) -> Result<bool, Failure> {
+    if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
+        return Ok(false);
+    }
+    while !stop.load(Ordering::Relaxed) {
+        while let Some(event) = pinger.poll() {
+            if let Event::Outcome(o) = event {
+                return Ok(o.fate == Fate::Reply);
+            }
+        }
+        pinger.wait(None).map_err(Failure::work)?;
+    }
+    Ok(false)
+}
+
+/// An answer as the controller takes it: on the steady clock, without our own queues.
+fn answer(o: &Outcome, far: Option<u32>) -> Option<Answered> {
+    let delays = o.delays?;
+    let ahead = clock::realtime().saturating_sub(clock::monotonic());
+    let sent = o.sent.saturating_sub(ahead) + delays.queue.unwrap_or_default();
+    let path = delays.path.unwrap_or(delays.felt);
+    let one_way = far.map(|ms| {
+        // Both clocks count from some midnight: only differences matter.
+        let left = ((o.sent + delays.queue.unwrap_or_default()).as_secs_f64() * 1e3) % DAY;
+        let there = (f64::from(ms) - left + 1.5 * DAY) % DAY - 0.5 * DAY;
+        OneWay {
+            there: there / 1e3,
+            back: path.as_secs_f64() - there / 1e3,
+        }
+    });
+    Some(Answered {
+        sent,
+        came: sent + path,
+        one_way,
+    })
+}

@@ -1,0 +1,194 @@
+//! `run`: keeps a line responsive that nothing is told about.
+//!
+//! Principles: in the foreground; what is set up is taken back at the end; every change of rates
+//! has its reason on a line of its own, as long as it is one that a person would want to read.
+//! Non-goals: the loop (`daemon`), deciding (`evenkeel_core::control`).
+
+pub(crate) mod daemon;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use evenkeel_core::control::{Bounds, Reason, Target};
+use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
+use evenkeel_core::rules::FlowRule;
+use evenkeel_core::{Framing, Rate};
+use evenkeel_kernel::{Request, StateDir};
+use evenkeel_sys::clock;
+
+use crate::failure::Failure;
+use crate::gateway::print;
+use crate::{StateArg, config};
+use daemon::{Daemon, Told};
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The device that leads to the Internet; without it, that of the default route
+    device: Option<String>,
+    /// A first guess of the line's rates, towards you and from you
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"])]
+    rate: Option<Vec<Rate>>,
+    /// Never shape to less than this, towards you and from you
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"])]
+    min: Option<Vec<Rate>>,
+    /// Never to more
+    #[arg(long, num_args = 2, value_names = ["DOWN", "UP"])]
+    max: Option<Vec<Rate>>,
+    /// How the line frames packets: a keyword of tc-cake(8), or MODE:OVERHEAD like ptm:30;
+    /// without it, one that suits most lines
+    #[arg(long)]
+    framing: Option<Framing>,
+    /// What matters more: ping or bandwidth
+    #[arg(long, default_value = "ping")]
+    mode: Mode,
+    /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
+    #[arg(long, default_value = "auto")]
+    backend: Choice,
+    /// Which flows are urgent, in order
+    #[arg(long = "rule", value_name = "RULE")]
+    rules: Vec<FlowRule>,
+    /// The file with further rules
+    #[arg(long, value_name = "FILE", default_value = config::PATH)]
+    config: PathBuf,
+    /// Remove a queueing discipline that somebody else has put there
+    #[arg(long)]
+    replace: bool,
+    /// Say each change of rates, also while a queue is drained
+    #[arg(long)]
+    verbose: bool,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+/// Framing that suits most lines of today: Ethernet, fibre, cable, and VDSL with PPPoE.
+pub(crate) const USUAL: Framing = Framing::new(evenkeel_core::framing::Mode::Ptm, 34, 0);
+
+/// To shape `device`, of which nothing is known.
+pub(crate) fn request(device: &str, mode: Mode) -> Request {
+    Request {
+        device: device.to_owned(),
+        down: Line::OPEN,
+        up: Line::OPEN,
+        framing: Some(USUAL),
+        choice: Choice::Auto,
+        ingress: Ingress::Auto,
+        mode,
+        windows: true,
+        replace: false,
+        rules: Vec::new(),
+    }
+}
+
+/// `evenkeel run`.
+pub(crate) fn run(args: Run) -> Result<(), Failure> {
+    let pair = |rates: Option<&Vec<Rate>>, i: usize| rates.and_then(|r| r.get(i).copied());
+    let bounds = [0, 1].map(|i| Bounds {
+        least: pair(args.min.as_ref(), i),
+        most: pair(args.max.as_ref(), i),
+        guess: pair(args.rate.as_ref(), i),
+    });
+    for (b, which) in bounds.iter().zip(["download", "upload"]) {
+        if let (Some(least), Some(most)) = (b.least, b.most)
+            && least > most
+        {
+            return Err(Failure::usage(format_args!(
+                "{which}: --min {least} is more than --max {most}"
+            )));
+        }
+    }
+    let mut rules = args.rules;
+    rules.extend(config::Config::load(&args.config)?.rules);
+    let device = match args.device {
+        Some(device) => device,
+        None => default_device()?,
+    };
+    let request = Request {
+        down: bounds[0].guess.unwrap_or(Line::OPEN),
+        up: bounds[1].guess.unwrap_or(Line::OPEN),
+        framing: Some(args.framing.unwrap_or(USUAL)),
+        choice: args.backend,
+        replace: args.replace,
+        rules,
+        ..request(&device, args.mode)
+    };
+    let dir = StateDir::new(args.state.state_dir);
+    let cancel = crate::lab::cancelled_by_signals()?;
+    let verbose = args.verbose;
+    let begun = clock::monotonic();
+    let mut tell = |told: Told| {
+        let _ = say(&told, verbose, begun);
+    };
+    let mut daemon = Daemon::start(&dir, &request, bounds, &mut tell)?;
+    let followed = daemon.follow(&cancel, &mut tell, &mut |_| {});
+    let stopped = daemon.stop();
+    followed?;
+    stopped?;
+    print(&format!("{device}: as it was before\n"))
+}
+
+/// The device of the default route.
+fn default_device() -> Result<String, Failure> {
+    // proc_net_route: device, destination and gateway in hex.
+    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    let mut defaults = routes.lines().skip(1).filter_map(|l| {
+        let mut fields = l.split_ascii_whitespace();
+        let device = fields.next()?;
+        (fields.next()? == "00000000").then(|| device.to_owned())
+    });
+    defaults.next().ok_or_else(|| {
+        Failure::usage("there is no default route: name the device that leads to the Internet")
+    })
+}
+
+fn say(told: &Told, verbose: bool, begun: Duration) -> Result<(), Failure> {
+    if let Told::Shaped { why, .. } = told
+        && !verbose
+        && is_passing(why)
+    {
+        return Ok(());
+    }
+    let at = clock::monotonic().saturating_sub(begun).as_secs_f64();
+    print(&format!("{at:>9.3} s  {}\n", text(told)))
+}
+
+/// As a line.
+fn text(told: &Told) -> String {
+    let target = |t: &Option<Target>| match t {
+        None => "open".to_owned(),
+        Some(t) if t.permille < 1000 => {
+            let now = t.capacity.permille(t.permille.into());
+            format!("{} for now (line {})", megabits(now), megabits(t.capacity))
+        }
+        Some(t) => megabits(t.capacity),
+    };
+    match told {
+        Told::Near { address, stamps } => {
+            let stamps = if *stamps {
+                ", which stamps: directions can be told apart"
+            } else {
+                ""
+            };
+            format!("probing {address}{stamps}")
+        }
+        Told::NoNear => "nothing answers probes: without a signal rates stay as they are".into(),
+        Told::Shaped { down, up, why } => {
+            format!("down {}, up {}: {why}", target(down), target(up))
+        }
+        Told::Noticed(n) => n.to_string(),
+        Told::Warning(w) => format!("warning: {w}"),
+    }
+}
+
+/// A step of something whose beginning and end are said.
+fn is_passing(why: &Reason) -> bool {
+    matches!(
+        why,
+        Reason::Draining { .. } | Reason::Trying { .. } | Reason::Following { .. }
+    )
+}
+
+fn megabits(rate: Rate) -> String {
+    format!("{:.2} Mbit/s", rate.bps() as f64 / 1e6)
+}

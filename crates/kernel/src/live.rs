@@ -1,0 +1,210 @@
+//! A device that is shaped by a process which stays: rates that change many times a second.
+//!
+//! Principles: set up and taken back as `shape` and `clear` do it; a change asks the kernel only
+//! for what differs from the last one; the record follows at most once a second; windows are
+//! bounded on a lease, so that they open again soon after the process is gone. Non-goals:
+//! deciding (`evenkeel_core::control`).
+
+use std::time::Duration;
+
+use evenkeel_core::plan::{Capabilities, Line, Plan, Tuning, plan_tuned};
+use evenkeel_core::tc::Op;
+use evenkeel_core::{Framing, Rate};
+use evenkeel_datapath::Maps;
+use evenkeel_wire::link::Counters;
+
+use crate::shape::{Request, policy};
+use crate::state::Lock;
+use crate::{Error, Session, State, StateDir, capabilities, clear, programs, shape_with};
+
+/// Windows open again so long after the last renewal.
+const LEASE: Duration = Duration::from_secs(2);
+/// From one record to the next.
+const RECORD: Duration = Duration::from_secs(1);
+
+/// What a direction is to be shaped to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// What the line carries, at the link layer; `None`: nothing is known, and it is not shaped.
+    pub capacity: Option<Rate>,
+    /// How much of that may be used for now, thousandths.
+    pub permille: u32,
+    /// Where it changes all the time, by how much round trips may be longer than the least: the
+    /// shaper then is only a distant net, since what it drops takes seconds to come back.
+    pub slack: Duration,
+}
+
+/// How far above the capacity of a restless line the net is, thousandths.
+const DISTANT: u32 = 1500;
+/// CAKE's default.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// A device that this process shapes.
+#[allow(missing_debug_implementations)] // aya's maps have none.
+pub struct Live {
+    dir: StateDir,
+    request: Request,
+    caps: Capabilities,
+    session: Session,
+    maps: Option<Maps>,
+    plan: Plan,
+    state: State,
+    /// When the record was written last, and whether it is behind.
+    recorded: Duration,
+    behind: bool,
+    leased: Duration,
+    slack: Duration,
+    _lock: Lock,
+}
+
+impl Live {
+    /// Sets up shaping as `request` says, with its rates; [`Line::OPEN`] where none is known.
+    /// Returns warnings as well.
+    pub fn start(dir: &StateDir, request: &Request) -> Result<(Self, Vec<String>), Error> {
+        let caps = capabilities()?;
+        let shaped = shape_with(&caps, dir, request)?;
+        let lock = dir.lock(&request.device)?;
+        let mut session = Session::open()?;
+        let link = session
+            .link(&request.device)?
+            .ok_or_else(|| Error::NoDevice(request.device.clone()))?;
+        let device = evenkeel_core::plan::Device {
+            name: request.device.clone(),
+            ifindex: link.index,
+            link_header: link.hardware.header_len().unwrap_or(14),
+            mtu: link.mtu,
+            has_clsact: true,
+            sizes: shaped.state.sizes_before,
+        };
+        let line = Line {
+            down: request.down,
+            up: request.up,
+            framing: shaped.state.framing,
+        };
+        let plan = plan_tuned(&caps, &device, line, policy(request), Tuning::default())?;
+        let maps = programs::maps(&request.device)?;
+        let live = Live {
+            dir: dir.clone(),
+            request: request.clone(),
+            caps,
+            session,
+            maps,
+            plan,
+            state: shaped.state,
+            recorded: Duration::ZERO,
+            behind: false,
+            leased: Duration::ZERO,
+            slack: Duration::ZERO,
+            _lock: lock,
+        };
+        Ok((live, shaped.warnings))
+    }
+
+    /// Framing of the line, told or assumed.
+    pub fn framing(&self) -> Framing {
+        self.plan.line.framing
+    }
+
+    /// Bytes before the IP packet in the device's counters, and its MTU.
+    pub fn frame(&self) -> (u16, u32) {
+        (self.plan.device.link_header, self.plan.device.mtu)
+    }
+
+    /// What passed the device so far.
+    pub fn counters(&mut self) -> Result<Counters, Error> {
+        self.session.counters(self.plan.device.ifindex)
+    }
+
+    /// What is in force.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Shapes to other rates from now on.
+    pub fn set(&mut self, down: Wanted, up: Wanted, now: Duration) -> Result<(), Error> {
+        let line = Line {
+            down: down.capacity.unwrap_or(Line::OPEN),
+            up: up.capacity.unwrap_or(Line::OPEN),
+            framing: self.plan.line.framing,
+        };
+        let tuning = Tuning {
+            windows: down.permille,
+            down: if down.slack.is_zero() {
+                down.permille
+            } else {
+                DISTANT
+            },
+            up: up.permille,
+            interval: Some(INTERVAL + 10 * up.slack),
+        };
+        let next = plan_tuned(
+            &self.caps,
+            &self.plan.device,
+            line,
+            policy(&self.request),
+            tuning,
+        )?;
+        for op in &next.update {
+            // Sizes follow rates loosely: each change of them is news to all who watch links.
+            let settled = matches!(op, Op::LinkSet { .. }) && !self.is_far(&next);
+            if !settled && !self.plan.update.contains(op) {
+                self.session.apply(op)?;
+            }
+        }
+        if let Some(maps) = &mut self.maps
+            && let Some(policer) = &next.policer
+            && self.plan.policer.as_ref() != Some(policer)
+        {
+            maps.set_policer(Some(policer))?;
+        }
+        self.plan = next;
+        self.slack = down.slack;
+        self.lend(now)?;
+        self.state.down = line.down;
+        self.state.up = line.up;
+        self.state.windows = self.plan.windows.filter(|_| down.capacity.is_some());
+        self.behind = true;
+        Ok(())
+    }
+
+    /// Rates that want other sizes of super-packets.
+    fn is_far(&self, next: &Plan) -> bool {
+        let far = |a: Rate, b: Rate| a.bps() > 2 * b.bps() || b.bps() > 2 * a.bps();
+        far(self.plan.egress, next.egress) || far(self.plan.ingress, next.ingress)
+    }
+
+    /// Renews the windows' lease.
+    fn lend(&mut self, now: Duration) -> Result<(), Error> {
+        self.leased = now;
+        let known = self.plan.line.down != Line::OPEN;
+        if let Some(maps) = &mut self.maps {
+            let mut line = programs::line(&self.plan).filter(|_| known);
+            if let Some(line) = &mut line {
+                line.slack = self.slack;
+                line.lease = now + LEASE;
+            }
+            maps.set_line(line)?;
+        }
+        Ok(())
+    }
+
+    /// What has to be done from time to time, at least each second: the lease, the record.
+    pub fn tend(&mut self, now: Duration) -> Result<(), Error> {
+        if now.saturating_sub(self.leased) >= LEASE / 4 {
+            self.lend(now)?;
+        }
+        if self.behind && now.saturating_sub(self.recorded) >= RECORD {
+            self.recorded = now;
+            self.behind = false;
+            self.dir.save(&self.state)?;
+        }
+        Ok(())
+    }
+
+    /// Takes everything back.
+    pub fn stop(self) -> Result<(), Error> {
+        let (dir, device) = (self.dir.clone(), self.request.device.clone());
+        drop(self);
+        clear(&dir, &device).map(|_| ())
+    }
+}

@@ -55,6 +55,7 @@ struct Row {
     by_fate_ms: Vec<(String, Summary)>,
     own_queue_ms: Option<Summary>,
     path_ms: Option<Summary>,
+    own_ingress_ms: Option<Summary>,
     #[serde(skip)]
     tally: Tally,
 }
@@ -114,6 +115,7 @@ fn row(name: &str, log: &Log) -> Row {
             .collect(),
         own_queue_ms: part(|d| d.queue),
         path_ms: part(|d| d.path),
+        own_ingress_ms: part(|d| d.ingress),
         tally,
     }
 }
@@ -358,7 +360,8 @@ pub fn page(logs: &[(String, Log)]) -> String {
     page.push_str(
         "<p class=\"notes\">A round trip runs from before this machine's queueing discipline to \
          the kernel's receive stamp. Own queue: from there to the driver. Path: from the driver \
-         to the receive stamp. Errors (TTL expired, port unreachable) are timed and are no \
+         to the receive stamp, without this machine's own ingress queue where that is known. \
+         Errors (TTL expired, port unreachable) are timed and are no \
          replies.</p>\n</main>\n</body>\n</html>\n",
     );
     page
@@ -368,7 +371,11 @@ pub fn page(logs: &[(String, Log)]) -> String {
 fn details(page: &mut String, r: &Row) {
     let _ = writeln!(page, "<h2>{}</h2>\n<ul>", xml(&r.name));
     let parts = r.by_fate_ms.iter().map(|(f, s)| (f.as_str(), s));
-    let own = [("own queue", &r.own_queue_ms), ("path", &r.path_ms)];
+    let own = [
+        ("own queue", &r.own_queue_ms),
+        ("path", &r.path_ms),
+        ("own ingress queue", &r.own_ingress_ms),
+    ];
     let own = own.iter().filter_map(|(n, s)| Some((*n, s.as_ref()?)));
     for (name, s) in parts.chain(own) {
         let _ = writeln!(

@@ -184,6 +184,15 @@ fn legend(logs: &[(String, Log)]) -> Vec<(usize, String)> {
     names.collect()
 }
 
+/// A line for each log.
+fn lines(points: Vec<Vec<(f64, Option<f64>)>>, logs: &[(String, Log)]) -> Vec<Line> {
+    let lines = points.into_iter().enumerate().map(|(i, points)| Line {
+        colour: place(i, logs),
+        points,
+    });
+    lines.collect()
+}
+
 fn over_time(logs: &[(String, Log)], layout: Layout) -> Option<Drawing> {
     let all: Vec<_> = logs.iter().map(|(_, log)| series(log)).collect();
     let (_, end) = range(all.iter().flatten().map(|p| p.0))?;
@@ -211,14 +220,7 @@ fn over_time(logs: &[(String, Log)], layout: Layout) -> Option<Drawing> {
                 (place(i, logs), lost.map(|p| p.0).collect())
             })
             .collect(),
-        lines: all
-            .into_iter()
-            .enumerate()
-            .map(|(i, points)| Line {
-                colour: place(i, logs),
-                points,
-            })
-            .collect(),
+        lines: lines(all, logs),
     };
     Some(single(
         layout,
@@ -282,14 +284,7 @@ fn by_size(logs: &[(String, Log)], layout: Layout) -> Option<Drawing> {
         stroked: false,
         levels: Vec::new(),
         crosses: Vec::new(),
-        lines: points
-            .into_iter()
-            .enumerate()
-            .map(|(i, points)| Line {
-                colour: place(i, logs),
-                points,
-            })
-            .collect(),
+        lines: lines(points, logs),
     };
     let legend: Vec<_> = logs
         .iter()

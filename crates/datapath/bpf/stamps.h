@@ -4,7 +4,7 @@
  *
  * Principles: answers are replies and ICMP errors that quote a probe; only those to senders that a
  * prober has registered are remembered; a datagram that cannot be one is told by its first bytes,
- * so that other packets cost a comparison. Times are CLOCK_MONOTONIC's. Non-goals: whether an
+ * most often at hand, so that other packets cost a comparison. Times are CLOCK_MONOTONIC's. Non-goals: whether an
  * answer is right, which the prober knows; TCP, whose round trips the kernel measures itself.
  */
 #pragma once
@@ -31,11 +31,16 @@ struct {
 } ek_arrivals SEC(".maps");
 
 /* The number at the head of a UDP payload. 0: there is none. */
-static __always_inline int numbered(struct __sk_buff *skb, __u32 at, __be32 *number)
+static __always_inline int numbered(struct __sk_buff *skb, __u32 at, const void *there,
+				    __be32 *number)
 {
 	struct probe_header head;
 
-	if (load(skb, at, &head, sizeof(head)) || head.magic != bpf_htonl(PROBE_MAGIC))
+	if (there)
+		__builtin_memcpy(&head, there, sizeof(head));
+	else if (load(skb, at, &head, sizeof(head)))
+		return 0;
+	if (head.magic != bpf_htonl(PROBE_MAGIC))
 		return 0;
 	*number = head.number;
 	return 1;
@@ -65,7 +70,7 @@ static __always_inline int icmp_probe(struct __sk_buff *skb, struct scratch *s, 
 		if (proto == IPPROTO_UDP) {
 			key->sender.proto = IPPROTO_UDP;
 			__builtin_memcpy(&key->sender.port, b, 2);
-			if (!numbered(skb, at + 8, &key->number))
+			if (!numbered(skb, at + 8, 0, &key->number))
 				key->number = UNNUMBERED;
 			return 1;
 		}
@@ -86,7 +91,7 @@ static __always_inline void stamp(struct __sk_buff *skb, struct scratch *s, __u6
 	if (p->key.proto == IPPROTO_UDP) {
 		if (p->payload < sizeof(struct probe_header))
 			key.number = UNNUMBERED;
-		else if (!numbered(skb, at, &key.number))
+		else if (!numbered(skb, at, s->usual ? s->bytes + link_header + 28 : 0, &key.number))
 			return;
 		key.sender.proto = IPPROTO_UDP;
 		key.sender.port = p->key.local_port;

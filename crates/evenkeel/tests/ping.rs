@@ -215,8 +215,8 @@ fn our_own_ingress_queue_is_told_from_the_path() {
     assert_eq!(code, 0, "{out}{err}");
     let shaped: Value = serde_json::from_str(&out).unwrap();
     let ifb = shaped["ifb"].as_str().unwrap();
-    // An answer of 42 bytes takes 3.4 ms on it, and one comes every 2 ms: ever more wait.
-    let slow = format!("qdisc replace dev {ifb} root tbf rate 100kbit burst 1600 limit 100000");
+    // An answer of 42 bytes takes 4.8 ms on it, and one comes every 2 ms: ever more wait.
+    let slow = format!("qdisc replace dev {ifb} root tbf rate 70kbit burst 1600 limit 100000");
     client
         .run(|| {
             set_sysctl("net.ipv4.ping_group_range", "0 2147483647").unwrap();
@@ -250,7 +250,7 @@ fn our_own_ingress_queue_is_told_from_the_path() {
         assert_eq!(s["times_ms"][fate]["n"], 120, "{args}: {s}");
         assert_eq!(s["own_ingress_ms"]["n"], 120, "{args}: {s}");
         let ms = |part: &str, what: &str| s[part][what].as_f64().unwrap();
-        assert!(ms("own_ingress_ms", "max") > 100.0, "{args}: {s}");
+        assert!(ms("own_ingress_ms", "max") > 50.0, "{args}: {s}");
         // Others may have the CPU for a while, but not the whole time.
         assert!(ms("path_ms", "median") < 2.0, "{args}: {s}");
         let text = std::fs::read_to_string(&log).unwrap();

@@ -185,7 +185,7 @@ pub enum Figure {
 }
 
 /// One condition under one load, once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// `none`, `evenkeel`, ...
     pub condition: String,
@@ -384,23 +384,12 @@ mod tests {
         Run {
             condition: condition.into(),
             load: load.into(),
-            repeat: 0,
-            seed: 1,
             base_ms: 9.2,
             ping_ms: summary(9.2 + increase),
             increase_ms: summary(increase),
-            icmp_ms: None,
             down_kbit: down,
             up_kbit: up,
-            lost: 0,
-            dropped_by_us: 0,
-            retransmits: 0,
-            settle_s: None,
-            flows_kbit: BTreeMap::new(),
-            calls: BTreeMap::new(),
-            pages: BTreeMap::new(),
-            instrument: Instrument::default(),
-            series: Series::default(),
+            ..Run::default()
         }
     }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 /// n, location, tail and spread of a set of samples, in the samples' unit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of samples.
     pub n: usize,

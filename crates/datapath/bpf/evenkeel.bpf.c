@@ -126,7 +126,8 @@ struct scratch {
 	struct flow fresh;
 	struct fragment_key fragment;
 	__u32 at, begin, headers, ports;
-	__u8 proto, more, later, pad;
+	__u8 proto, more, later;
+	__u8 usual; /* the packet's first bytes, 12 of payload among them, stand in `bytes` */
 	__u32 option, options_end;
 	__u8 bytes[56];
 };
@@ -412,7 +413,8 @@ static __always_inline int parse(struct __sk_buff *skb, int way, struct scratch 
 {
 	struct packet *p = &s->p;
 
-	if (parse_usual(skb, way, s))
+	s->usual = parse_usual(skb, way, s);
+	if (s->usual)
 		return 1;
 	__u16 family = link_layer(skb, &s->at);
 

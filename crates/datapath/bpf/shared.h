@@ -256,11 +256,20 @@ struct policed {
 	__u64 bytes;   /* dropped, on the line */
 };
 
-/* One of evenkeel's own probes; as on the wire. */
-struct probe_key {
-	__be32 session;
-	__be32 seq;
+/* Where one of evenkeel's own probers sends from; as on the wire. */
+struct probe_sender {
+	__u8 proto; /* UDP, or ICMP for both versions of it */
+	__u8 pad;
+	__be16 port; /* ICMP: identifier */
 };
+
+/* One of its probes. */
+struct probe_key {
+	struct probe_sender sender;
+	__be32 number; /* ICMP: sequence; UDP: at the head of the payload, or UNNUMBERED */
+};
+
+#define UNNUMBERED 0xffffffff
 
 /* The ports of a packet's first fragment, for the others. */
 struct fragment_key {

@@ -2,23 +2,26 @@
 /* When answers to evenkeel's own probes arrive, before the IFB: their path is told from our own
  * ingress queue, which lies before the kernel's receive stamp.
  *
- * Principles: only answers of sessions that a prober has registered are remembered; what cannot
- * be one is told by its length, so that other packets cost a comparison. Times are
- * CLOCK_MONOTONIC's. Non-goals: whether an answer is right, which the prober knows.
+ * Principles: answers are replies and ICMP errors that quote a probe; only those to senders that a
+ * prober has registered are remembered; a datagram that cannot be one is told by its first bytes,
+ * most often at hand, so that other packets cost a comparison. Times are CLOCK_MONOTONIC's. Non-goals: whether an
+ * answer is right, which the prober knows; TCP, whose round trips the kernel measures itself.
  */
 #pragma once
 
-/* `evenkeel_measure::packet`: magic, session and sequence number at its head, 56 bytes in all. */
-#define PROBE_BYTES 56
+/* `evenkeel_measure::packet`: what a UDP payload with room for it begins with. */
 #define PROBE_MAGIC 0x454b7031 /* EKp1 */
-#define ICMP_HEADER 8
+
+struct probe_header {
+	__be32 magic, session, number;
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__type(key, __u32);
+	__type(key, struct probe_sender);
 	__type(value, __u64);
-	__uint(max_entries, 64);
-} ek_sessions SEC(".maps");
+	__uint(max_entries, 1024);
+} ek_senders SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -27,28 +30,80 @@ struct {
 	__uint(max_entries, 4096);
 } ek_arrivals SEC(".maps");
 
+/* The number at the head of a UDP payload. 0: there is none. */
+static __always_inline int numbered(struct __sk_buff *skb, __u32 at, const void *there,
+				    __be32 *number)
+{
+	struct probe_header head;
+
+	if (there)
+		__builtin_memcpy(&head, there, sizeof(head));
+	else if (load(skb, at, &head, sizeof(head)))
+		return 0;
+	if (head.magic != bpf_htonl(PROBE_MAGIC))
+		return 0;
+	*number = head.number;
+	return 1;
+}
+
+/* Whose probe an ICMP message is about: an echo or time stamp reply, or an error that quotes one.
+ * Both kinds of ICMP echo have identifier and sequence number in the same place. 0: nobody's.
+ */
+static __always_inline int icmp_probe(struct __sk_buff *skb, struct scratch *s, __u32 at,
+				      struct probe_key *key)
+{
+	int v6 = s->proto == IPPROTO_ICMPV6;
+	__u8 *b = s->bytes;
+
+	key->sender.proto = IPPROTO_ICMP;
+	if (load(skb, at, b, 8))
+		return 0;
+	if (v6 ? b[0] >= 1 && b[0] <= 4 : b[0] == 3 || b[0] == 11) {
+		at += 8;
+		if (load(skb, at, b, 20))
+			return 0;
+		__u8 proto = v6 ? b[6] : b[9];
+
+		at += v6 ? 40 : (b[0] & 15) * 4;
+		if (load(skb, at, b, 8))
+			return 0;
+		if (proto == IPPROTO_UDP) {
+			key->sender.proto = IPPROTO_UDP;
+			__builtin_memcpy(&key->sender.port, b, 2);
+			if (!numbered(skb, at + 8, 0, &key->number))
+				key->number = UNNUMBERED;
+			return 1;
+		}
+		if (proto != (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP))
+			return 0;
+	}
+	__builtin_memcpy(&key->sender.port, b + 4, 2);
+	key->number = bpf_htonl(b[6] << 8 | b[7]);
+	return 1;
+}
+
 static __always_inline void stamp(struct __sk_buff *skb, struct scratch *s, __u64 now)
 {
 	const struct packet *p = &s->p;
 	__u32 at = s->begin + p->headers;
+	struct probe_key key = {};
 
 	if (p->key.proto == IPPROTO_UDP) {
-		if (p->payload != PROBE_BYTES)
+		if (p->payload < sizeof(struct probe_header))
+			key.number = UNNUMBERED;
+		else if (!numbered(skb, at, s->usual ? s->bytes + link_header + 28 : 0, &key.number))
 			return;
+		key.sender.proto = IPPROTO_UDP;
+		key.sender.port = p->key.local_port;
 	} else if (p->key.proto == IPPROTO_ICMP || p->key.proto == IPPROTO_ICMPV6) {
-		if (p->payload != PROBE_BYTES + ICMP_HEADER)
+		/* Never in the usual form, so `later` is this packet's. */
+		if (s->later || !icmp_probe(skb, s, at, &key))
 			return;
-		at += ICMP_HEADER;
 	} else {
 		return;
 	}
-	struct {
-		__be32 magic;
-		struct probe_key key;
-	} head;
-
-	if (load(skb, at, &head, sizeof(head)) || head.magic != bpf_htonl(PROBE_MAGIC))
-		return;
-	if (bpf_map_lookup_elem(&ek_sessions, &head.key.session))
-		bpf_map_update_elem(&ek_arrivals, &head.key, &now, BPF_NOEXIST);
+	/* Of answers with a number the first one counts. */
+	if (bpf_map_lookup_elem(&ek_senders, &key.sender))
+		bpf_map_update_elem(&ek_arrivals, &key, &now,
+				    key.number == UNNUMBERED ? BPF_ANY : BPF_NOEXIST);
 }

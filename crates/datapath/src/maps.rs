@@ -5,6 +5,7 @@ use std::time::Duration;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 
+use evenkeel_core::ping::arrivals::{Arrivals, Sender};
 use evenkeel_core::police::Policer;
 
 use crate::Error;
@@ -19,7 +20,7 @@ const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
 const COUNTS_MAP: &str = "ek_counts";
 const POLICER_MAP: &str = "ek_policer";
-const SESSIONS_MAP: &str = "ek_sessions";
+const SENDERS_MAP: &str = "ek_senders";
 const ARRIVALS_MAP: &str = "ek_arrivals";
 const POLICED_MAP: &str = "ek_policed";
 
@@ -34,7 +35,7 @@ pub struct Maps {
     counts: PerCpuArray<MapData, [u8; COUNTS]>,
     policer: Array<MapData, [u8; POLICER]>,
     policed: PerCpuArray<MapData, [u8; POLICED]>,
-    sessions: HashMap<MapData, [u8; 4], u64>,
+    senders: HashMap<MapData, [u8; 4], u64>,
     arrivals: HashMap<MapData, [u8; 8], u64>,
 }
 
@@ -109,9 +110,9 @@ impl Maps {
             policed: open(POLICED_MAP)?
                 .try_into()
                 .map_err(failed("open", POLICED_MAP))?,
-            sessions: open(SESSIONS_MAP)?
+            senders: open(SENDERS_MAP)?
                 .try_into()
-                .map_err(failed("open", SESSIONS_MAP))?,
+                .map_err(failed("open", SENDERS_MAP))?,
             arrivals: open(ARRIVALS_MAP)?
                 .try_into()
                 .map_err(failed("open", ARRIVALS_MAP))?,
@@ -212,25 +213,6 @@ impl Maps {
         Ok(both)
     }
 
-    /// From now on remembers when answers to the probes of `session` arrive. There is room for
-    /// 64 sessions; the one that was quiet for longest makes place.
-    pub fn watch(&mut self, session: u32) -> Result<(), Error> {
-        self.sessions
-            .insert(session.to_be_bytes(), 0, 0)
-            .map_err(failed("set", SESSIONS_MAP))
-    }
-
-    /// When the first answer to a probe of a watched session arrived on the device, before the
-    /// IFB, on the steady clock (`CLOCK_MONOTONIC`). The kernel's receive stamps are wall time:
-    /// the difference of the two clocks has to be added to compare them. `None` if none came, or
-    /// it was forgotten: the latest 4096 are kept.
-    pub fn arrival(&self, session: u32, seq: u32) -> Option<Duration> {
-        let mut key = [0; 8];
-        key[..4].copy_from_slice(&session.to_be_bytes());
-        key[4..].copy_from_slice(&seq.to_be_bytes());
-        self.arrivals.get(&key, 0).ok().map(Duration::from_nanos)
-    }
-
     /// Polices arrivals from now on, or does not any more.
     pub fn set_policer(&mut self, policer: Option<&Policer>) -> Result<(), Error> {
         self.policer
@@ -263,6 +245,37 @@ impl Maps {
         }
         Ok(counts)
     }
+}
+
+/// The programs keep the latest 4096 arrivals, and the 1024 senders that were busy last.
+impl Arrivals for Maps {
+    fn watch(&mut self, sender: Sender) {
+        // If there is no room, its answers' arrivals are not known, which is all that follows.
+        let _ = self.senders.insert(sender_key(sender), 0, 0);
+    }
+
+    fn arrived(&self, sender: Sender, number: Option<u32>) -> Option<Duration> {
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&sender_key(sender));
+        key[4..].copy_from_slice(&number.unwrap_or(UNNUMBERED).to_be_bytes());
+        self.arrivals.get(&key, 0).ok().map(Duration::from_nanos)
+    }
+}
+
+/// `UNNUMBERED`.
+const UNNUMBERED: u32 = u32::MAX;
+
+/// `struct probe_sender`.
+fn sender_key(sender: Sender) -> [u8; 4] {
+    /// `IPPROTO_ICMP` and `IPPROTO_UDP`.
+    const ICMP: u8 = 1;
+    const UDP: u8 = 17;
+    let (proto, port) = match sender {
+        Sender::Icmp(identifier) => (ICMP, identifier),
+        Sender::Udp(port) => (UDP, port),
+    };
+    let [high, low] = port.to_be_bytes();
+    [proto, 0, high, low]
 }
 
 /// Where a step of the histogram ends: `rtt_step` in evenkeel.bpf.c, turned round. The last one

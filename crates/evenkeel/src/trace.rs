@@ -139,7 +139,14 @@ impl Tracer<'_> {
 /// ICMP echo to a hop's own address.
 fn echo(address: IpAddr, timeout: Duration) -> Result<Pinger, PingError> {
     let to = SocketAddr::new(address, 0);
-    Pinger::open(to, Kind::Echo, PacketOptions::default(), timeout, SIZE)
+    Pinger::open(
+        to,
+        Kind::Echo,
+        PacketOptions::default(),
+        timeout,
+        SIZE,
+        None,
+    )
 }
 
 /// Waits until `end`, or until the caller wants to stop.
@@ -164,6 +171,7 @@ pub(crate) fn trace(args: &Trace) -> Result<(), Failure> {
             args.target.options(Some(1)),
             args.timeout,
             SIZE,
+            None,
         )?,
         direct: HashMap::new(),
         timeout: args.timeout,
@@ -321,7 +329,14 @@ pub(crate) fn first_hops(
 pub(crate) fn near(target: SocketAddr) -> Result<(u8, IpAddr), Failure> {
     let timeout = Duration::from_secs(1);
     let never = AtomicBool::new(false);
-    let pinger = Pinger::open(target, Kind::Echo, PacketOptions::default(), timeout, SIZE)?;
+    let pinger = Pinger::open(
+        target,
+        Kind::Echo,
+        PacketOptions::default(),
+        timeout,
+        SIZE,
+        None,
+    )?;
     let mut tracer = Tracer {
         route: Route::new(target.ip(), NEAR_HOPS),
         pinger,

@@ -82,7 +82,9 @@ fn seen() -> String {
     // The counter of ifindex allocations is no trace of ours; carrier states settle by themselves.
     show("tc", "qdisc show")
         + &show("tc", "filter show dev wan ingress")
-        + &links.replace("LOWERLAYERDOWN", "UP")
+        + &links
+            .replace("LOWERLAYERDOWN", "UP")
+            .replace("NO-CARRIER,", "")
 }
 
 #[test]

@@ -201,6 +201,79 @@ fn set_mtu(device: &str, mtu: u32) {
     assert!(done.success());
 }
 
+/// An ingress queue of ours that stands: the path is told without it, whatever answers.
+#[test]
+fn our_own_ingress_queue_is_told_from_the_path() {
+    if !root("our_own_ingress_queue_is_told_from_the_path") {
+        return;
+    }
+    let [client, _router, server] = path();
+    let dir = tempfile::tempdir().unwrap();
+    let state = format!("--state-dir {}", dir.path().display());
+    let shape = format!("shape eth0 50mbit 50mbit --ingress ifb --json {state}");
+    let (code, out, err) = run(&client, &shape);
+    assert_eq!(code, 0, "{out}{err}");
+    let shaped: Value = serde_json::from_str(&out).unwrap();
+    let ifb = shaped["ifb"].as_str().unwrap();
+    // An answer of 42 bytes takes 4.8 ms on it, and one comes every 2 ms: ever more wait.
+    let slow = format!("qdisc replace dev {ifb} root tbf rate 70kbit burst 1600 limit 100000");
+    client
+        .run(|| {
+            set_sysctl("net.ipv4.ping_group_range", "0 2147483647").unwrap();
+            let done = Command::new("tc").args(slow.split(' ')).status().unwrap();
+            assert!(done.success());
+        })
+        .unwrap();
+    let echo = server
+        .run(|| evenkeel_measure::echo::Echo::start("[::]:9000".parse().unwrap()))
+        .unwrap()
+        .unwrap();
+    let log = dir.path().join("values.txt");
+    for (args, fate) in [
+        ("10.2.0.2 -l60", "reply"),
+        ("10.2.0.2 -l0", "reply"),
+        ("10.2.0.2 -M", "reply"),
+        ("10.2.0.2 -l60 -i1", "expired"),
+        ("10.2.0.2 -u -l60", "port-unreachable"),
+        ("10.2.0.2 -u -l0 -i1", "expired"),
+        ("10.2.0.2 --udp=9000 -l60", "reply"),
+        ("fd02::2 -l60", "reply"),
+        ("fd02::2 -u -l0 -i1", "expired"),
+        ("fd02::2 --udp=9000 -l60", "reply"),
+    ] {
+        let file = log.display();
+        let s = json(
+            &client,
+            &format!("ping {args} -n120 -s2 -w5000 -F {file} {state}"),
+        );
+        println!("{args}: {}", s["own_ingress_ms"]);
+        assert_eq!(s["times_ms"][fate]["n"], 120, "{args}: {s}");
+        assert_eq!(s["own_ingress_ms"]["n"], 120, "{args}: {s}");
+        let ms = |part: &str, what: &str| s[part][what].as_f64().unwrap();
+        assert!(ms("own_ingress_ms", "max") > 50.0, "{args}: {s}");
+        // Others may have the CPU for a while, but not the whole time.
+        assert!(ms("path_ms", "median") < 2.0, "{args}: {s}");
+        let text = std::fs::read_to_string(&log).unwrap();
+        let read: evenkeel_core::ping::log::Log = text.parse().unwrap();
+        let last = read.outcomes.last().unwrap().delays.unwrap();
+        let parts = last.queue.unwrap() + last.path.unwrap() + last.ingress.unwrap();
+        assert_eq!(parts, last.felt, "{args}: {last:?}");
+    }
+    let (_, out, err) = run(&client, &format!("ping 10.2.0.2 -n50 -s2 {state}"));
+    assert!(out.contains(", own ingress queue "), "{out}{err}");
+    assert!(out.contains("\n  own ingress queue "), "{out}{err}");
+    // Where nobody stands before the queue, nothing is said of it.
+    let (code, _, err) = run(&client, &format!("clear eth0 {state}"));
+    assert_eq!(code, 0, "{err}");
+    let s = json(&client, &format!("ping 10.2.0.2 -n3 -s5 {state}"));
+    assert_eq!(
+        (&s["own_ingress_ms"], &s["replies"]),
+        (&Value::Null, &3.into()),
+        "{s}"
+    );
+    drop(echo);
+}
+
 #[test]
 fn a_router_that_limits_its_errors_is_asked_directly() {
     if !root("a_router_that_limits_its_errors_is_asked_directly") {

@@ -18,7 +18,7 @@ mod status;
 pub use error::Error;
 pub use live::{Live, Wanted};
 pub use probe::capabilities;
-pub use programs::{control_groups, maps};
+pub use programs::{all_maps, control_groups, maps};
 pub use seen::{Arrived, RoundTrips, Seen, SeenTier, Step};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};

@@ -16,7 +16,7 @@ use evenkeel_datapath::layout::{Hand, Line, Rule, Side};
 use evenkeel_datapath::{Maps, Programs};
 use evenkeel_wire::FilterBody;
 
-use crate::{Error, Session};
+use crate::{Error, Session, StateDir};
 
 /// A person's rules and then the defaults, as the programs take them.
 pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
@@ -156,4 +156,12 @@ pub fn maps(device: &str) -> Result<Option<Maps>, Error> {
         Some(id) => Ok(Some(Maps::of_program(id)?)),
         None => Ok(None),
     }
+}
+
+/// The maps of the programs on every device of this namespace that is shaped by `dir`'s records.
+/// What may not be read, or has no programs, is left out.
+pub fn all_maps(dir: &StateDir) -> Vec<Maps> {
+    let devices = dir.devices().unwrap_or_default();
+    let readable = devices.iter().filter_map(|d| maps(d).ok().flatten());
+    readable.collect()
 }

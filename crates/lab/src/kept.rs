@@ -155,10 +155,9 @@ fn write_whole(path: &Path, entry: &Entry) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     use evenkeel_core::Summary;
-    use evenkeel_core::result::{Instrument, Run, Series};
+    use evenkeel_core::result::Run;
 
     const VDSL100: &str = include_str!("../../../experiments/vdsl100.toml");
 
@@ -192,23 +191,12 @@ mod tests {
             run: Run {
                 condition: "none".into(),
                 load: "up1".into(),
-                repeat: 0,
                 seed: 1,
                 base_ms: 9.2,
                 ping_ms: summary,
                 increase_ms: summary,
-                icmp_ms: None,
-                down_kbit: 0.0,
                 up_kbit: 37_000.0,
-                lost: 0,
-                dropped_by_us: 0,
-                retransmits: 0,
-                settle_s: None,
-                flows_kbit: BTreeMap::new(),
-                calls: BTreeMap::new(),
-                pages: BTreeMap::new(),
-                instrument: Instrument::default(),
-                series: Series::default(),
+                ..Run::default()
             },
         }
     }

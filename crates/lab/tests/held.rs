@@ -7,10 +7,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use evenkeel_core::plan::{Choice, Ingress, Mode};
-use evenkeel_datapath::Maps;
 use evenkeel_kernel::{Request, StateDir, maps, shape};
 use evenkeel_measure::echo::Echo;
-use evenkeel_measure::probe::{Arrivals, ProbeConfig, Prober};
+use evenkeel_measure::probe::{ProbeConfig, Prober};
 use evenkeel_sys::{Netns, netns::set_sysctl};
 
 fn run(line: &str) {
@@ -19,18 +18,6 @@ fn run(line: &str) {
     let out = Command::new(program).args(words).output().unwrap();
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{line}: {said}");
-}
-
-struct Programs(Maps);
-
-impl Arrivals for Programs {
-    fn watch(&mut self, session: u32) {
-        self.0.watch(session).unwrap();
-    }
-
-    fn arrived(&self, session: u32, seq: u32) -> Option<Duration> {
-        self.0.arrival(session, seq)
-    }
 }
 
 /// Ours with the prober, shaped; theirs with the echo; a cable between them.
@@ -100,7 +87,7 @@ fn our_own_ingress_queue_is_told_from_the_path() {
             interval: Duration::from_millis(10),
             icmp: true,
         };
-        Prober::start_with(config, Some(Box::new(Programs(programs))))
+        Prober::start_with(config, Some(Box::new(programs)))
     });
     let prober = prober.unwrap().unwrap();
     std::thread::sleep(Duration::from_secs(1));
@@ -121,68 +108,4 @@ fn our_own_ingress_queue_is_told_from_the_path() {
         // Others may have the CPU for a while, but not the whole time.
         assert!(path[10] < Duration::from_millis(2), "{kind}: {path:?}");
     }
-}
-
-/// A prober that nobody has registered leaves no trace.
-#[test]
-fn only_registered_sessions_are_stamped() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIP only_registered_sessions_are_stamped: not root");
-        return;
-    }
-    let mut programs = evenkeel_datapath::Programs::load(0).unwrap();
-    let mut maps = programs.maps().unwrap();
-    let probe = |session, seq| {
-        let probe = evenkeel_measure::packet::Probe {
-            session,
-            seq,
-            server_rx: Duration::ZERO,
-            server_tx: Duration::ZERO,
-        };
-        let mut udp = vec![0xaf, 0x0b, 0x9c, 0x40, 0, 64, 0, 0];
-        udp.extend(probe.emit());
-        let mut icmp = probe.emit_echo(false).clone();
-        icmp[0] = 0;
-        let ip = |proto, body: &[u8]| {
-            let mut p = vec![
-                0x45,
-                0,
-                0,
-                20 + body.len() as u8,
-                0,
-                0,
-                0x40,
-                0,
-                60,
-                proto,
-                0,
-                0,
-            ];
-            p.extend([198, 51, 100, 9, 192, 0, 2, 2]);
-            p.extend(body);
-            p
-        };
-        [ip(17, &udp), ip(1, &icmp)]
-    };
-    maps.watch(7).unwrap();
-    let arrive = |packet: &[u8]| {
-        programs
-            .test_run("ek_ingress", packet, &[0; 192], 1)
-            .unwrap();
-    };
-    for (session, seq, kind, known) in [(7, 1, 0, true), (7, 2, 1, true), (8, 1, 0, false)] {
-        let packet = &probe(session, seq)[kind];
-        arrive(packet);
-        let first = maps.arrival(session, seq);
-        assert_eq!(first.is_some(), known, "{session} {seq}");
-        // A second answer does not count.
-        arrive(packet);
-        assert_eq!(maps.arrival(session, seq), first);
-        let now = evenkeel_sys::clock::monotonic();
-        assert!(first.is_none_or(|t| t <= now && now < t + Duration::from_secs(60)));
-    }
-    let mut longer = probe(7, 3)[0].clone();
-    longer.push(0);
-    arrive(&longer);
-    assert_eq!(maps.arrival(7, 3), None);
 }

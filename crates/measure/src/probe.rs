@@ -5,8 +5,8 @@
 //! for it); on a thread of its own, as many in flight as there are; a round trip runs from before
 //! our own queueing discipline (`Stage::Sched`) to the kernel's receive stamp; a late answer
 //! counts, a second one does not; where somebody knows when answers arrived at this machine
-//! ([`Arrivals`]), what they then waited in our own ingress queue is told apart; what is not answered when the prober ends (it waits
-//! [`STRAGGLERS`] for that) is lost.
+//! ([`Arrivals`]), what they then waited in our own ingress queue is told apart; what is not
+//! answered when the prober ends (it waits [`STRAGGLERS`] for that) is lost.
 //! Non-goals: statistics (crate `evenkeel-core`), hop discovery.
 
 use std::net::SocketAddr;
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_core::ping::arrivals::{Arrivals, Sender};
 use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
 use evenkeel_sys::stamp::{Notice, Stage, StampedSocket};
 use evenkeel_sys::{Error, clock, sched};
@@ -37,15 +38,6 @@ pub struct ProbeConfig {
     pub interval: Duration,
     /// Send ICMP echoes between the UDP probes.
     pub icmp: bool,
-}
-
-/// Knows when answers arrived at this machine, before any queue of ours.
-pub trait Arrivals: Send {
-    /// Answers to the probes of this session will be asked for.
-    fn watch(&mut self, session: u32);
-    /// When the answer to a probe arrived, on the steady clock (`CLOCK_MONOTONIC`); `None` if
-    /// that is not known.
-    fn arrived(&self, session: u32, seq: u32) -> Option<Duration>;
 }
 
 /// What became of one probe.
@@ -117,7 +109,7 @@ impl Prober {
         }
         if let Some(arrivals) = &mut arrivals {
             for stream in &streams {
-                arrivals.watch(stream.session);
+                arrivals.watch(stream.sender);
             }
         }
         let stop = Arc::new(Waker::new()?);
@@ -163,6 +155,7 @@ struct Flight {
 /// Probes of one kind.
 struct Stream {
     socket: StampedSocket,
+    sender: Sender,
     icmp: bool,
     v6: bool,
     session: u32,
@@ -179,8 +172,14 @@ struct Stream {
 impl Stream {
     fn new(socket: StampedSocket, config: ProbeConfig, icmp: bool) -> Result<Self, Error> {
         socket.connect(config.target)?;
+        let port = socket.local_port()?;
         Ok(Stream {
             socket,
+            sender: if icmp {
+                Sender::Icmp(port)
+            } else {
+                Sender::Udp(port)
+            },
             icmp,
             v6: config.target.is_ipv6(),
             session: clock::realtime().as_nanos() as u32,
@@ -275,8 +274,10 @@ impl Stream {
                 continue;
             }
             f.answer = Some((at, p.server_rx, p.server_tx));
+            // An echo's number is of 16 bits.
+            let number = if self.icmp { p.seq & 0xffff } else { p.seq };
             f.held = arrivals
-                .and_then(|a| a.arrived(p.session, p.seq))
+                .and_then(|a| a.arrived(self.sender, Some(number)))
                 .map(|arrived| at.saturating_sub(arrived + wall_ahead()));
             self.open -= 1;
             if p.seq < self.highest {

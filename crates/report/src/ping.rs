@@ -55,6 +55,7 @@ struct Row {
     by_fate_ms: Vec<(String, Summary)>,
     own_queue_ms: Option<Summary>,
     path_ms: Option<Summary>,
+    own_ingress_ms: Option<Summary>,
     #[serde(skip)]
     tally: Tally,
 }
@@ -114,6 +115,7 @@ fn row(name: &str, log: &Log) -> Row {
             .collect(),
         own_queue_ms: part(|d| d.queue),
         path_ms: part(|d| d.path),
+        own_ingress_ms: part(|d| d.ingress),
         tally,
     }
 }
@@ -182,6 +184,15 @@ fn legend(logs: &[(String, Log)]) -> Vec<(usize, String)> {
     names.collect()
 }
 
+/// A line for each log.
+fn lines(points: Vec<Vec<(f64, Option<f64>)>>, logs: &[(String, Log)]) -> Vec<Line> {
+    let lines = points.into_iter().enumerate().map(|(i, points)| Line {
+        colour: place(i, logs),
+        points,
+    });
+    lines.collect()
+}
+
 fn over_time(logs: &[(String, Log)], layout: Layout) -> Option<Drawing> {
     let all: Vec<_> = logs.iter().map(|(_, log)| series(log)).collect();
     let (_, end) = range(all.iter().flatten().map(|p| p.0))?;
@@ -209,14 +220,7 @@ fn over_time(logs: &[(String, Log)], layout: Layout) -> Option<Drawing> {
                 (place(i, logs), lost.map(|p| p.0).collect())
             })
             .collect(),
-        lines: all
-            .into_iter()
-            .enumerate()
-            .map(|(i, points)| Line {
-                colour: place(i, logs),
-                points,
-            })
-            .collect(),
+        lines: lines(all, logs),
     };
     Some(single(
         layout,
@@ -280,14 +284,7 @@ fn by_size(logs: &[(String, Log)], layout: Layout) -> Option<Drawing> {
         stroked: false,
         levels: Vec::new(),
         crosses: Vec::new(),
-        lines: points
-            .into_iter()
-            .enumerate()
-            .map(|(i, points)| Line {
-                colour: place(i, logs),
-                points,
-            })
-            .collect(),
+        lines: lines(points, logs),
     };
     let legend: Vec<_> = logs
         .iter()
@@ -358,7 +355,8 @@ pub fn page(logs: &[(String, Log)]) -> String {
     page.push_str(
         "<p class=\"notes\">A round trip runs from before this machine's queueing discipline to \
          the kernel's receive stamp. Own queue: from there to the driver. Path: from the driver \
-         to the receive stamp. Errors (TTL expired, port unreachable) are timed and are no \
+         to the receive stamp, without this machine's own ingress queue where that is known. \
+         Errors (TTL expired, port unreachable) are timed and are no \
          replies.</p>\n</main>\n</body>\n</html>\n",
     );
     page
@@ -368,7 +366,11 @@ pub fn page(logs: &[(String, Log)]) -> String {
 fn details(page: &mut String, r: &Row) {
     let _ = writeln!(page, "<h2>{}</h2>\n<ul>", xml(&r.name));
     let parts = r.by_fate_ms.iter().map(|(f, s)| (f.as_str(), s));
-    let own = [("own queue", &r.own_queue_ms), ("path", &r.path_ms)];
+    let own = [
+        ("own queue", &r.own_queue_ms),
+        ("path", &r.path_ms),
+        ("own ingress queue", &r.own_ingress_ms),
+    ];
     let own = own.iter().filter_map(|(n, s)| Some((*n, s.as_ref()?)));
     for (name, s) in parts.chain(own) {
         let _ = writeln!(

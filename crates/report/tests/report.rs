@@ -6,7 +6,8 @@ mod common;
 use std::fs;
 use std::path::PathBuf;
 
-use common::{NOTHING, file, full, run};
+use common::{file, full, run};
+use evenkeel_core::Summary;
 use evenkeel_core::result::{ResultFile, Series};
 use evenkeel_report::{html, markdown, read, table, write_all};
 
@@ -173,7 +174,7 @@ fn every_probe_lost() {
         probe.1 = None;
     }
     gone.lost = gone.series.udp.len() as u64;
-    (gone.ping_ms, gone.increase_ms) = (NOTHING, NOTHING);
+    (gone.ping_ms, gone.increase_ms) = (Summary::default(), Summary::default());
     let shaped = run("up1", "evenkeel", 0, 10.0, 20.0, Some(2));
     survives("lost", &file(vec![gone, shaped]));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{NOTHING, file, full, run};
+use common::{file, full, run};
 use evenkeel_core::Summary;
 use evenkeel_core::result::{
     Call, Charge, ConditionFacts, Figure, Pages, Published, ResultFile, Run, factors,
@@ -302,7 +302,7 @@ fn hostile_facts_and_figures() {
             call.delay_ms = Some(Summary {
                 avg: v,
                 p99: v,
-                ..NOTHING
+                ..Summary::default()
             });
         }
         for page in run.pages.values_mut() {

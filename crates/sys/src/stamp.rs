@@ -13,8 +13,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, ControlMessageOwned, MsgFlags, SockFlag, SockProtocol, SockType,
-    SockaddrStorage, TimestampingFlag, bind, connect, recvmsg, send, sendto, setsockopt, socket,
-    sockopt,
+    SockaddrStorage, TimestampingFlag, bind, connect, getsockname, recvmsg, send, sendto,
+    setsockopt, socket, sockopt,
 };
 
 use crate::error::{Context, Error};
@@ -203,6 +203,11 @@ impl StampedSocket {
             .context(|| format!("connect to {peer}"))
     }
 
+    /// The port it sends from; of an ICMP echo socket the identifier of its messages.
+    pub fn local_port(&self) -> Result<u16, Error> {
+        local_port(&self.0).context(|| "ask a socket for its port".to_owned())
+    }
+
     /// Sends to the connected peer.
     pub fn send(&self, data: &[u8]) -> Result<(), Errno> {
         send(self.0.as_raw_fd(), data, MsgFlags::empty()).map(|_| ())
@@ -353,6 +358,12 @@ impl AsFd for StampedSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+/// The port that a socket is bound to.
+pub(crate) fn local_port(fd: &OwnedFd) -> Result<u16, Errno> {
+    let name = getsockname::<SockaddrStorage>(fd.as_raw_fd())?;
+    Ok(address(&name).map_or(0, |a| a.port()))
 }
 
 /// The software stamp of a control message, if it carries one.

@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::tcp::tcp_info;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, getsockname, getsockopt,
-    setsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, getsockopt, setsockopt,
+    socket, sockopt,
 };
 
 use crate::error::{Context, Error};
@@ -71,14 +71,7 @@ impl Syn {
 
     /// The port it was sent from.
     pub fn local_port(&self) -> Option<u16> {
-        let name = getsockname::<SockaddrStorage>(self.0.as_raw_fd()).ok()?;
-        let v4 = name
-            .as_sockaddr_in()
-            .map(nix::sys::socket::SockaddrIn::port);
-        v4.or_else(|| {
-            name.as_sockaddr_in6()
-                .map(nix::sys::socket::SockaddrIn6::port)
-        })
+        stamp::local_port(&self.0).ok()
     }
 
     /// How it stands.

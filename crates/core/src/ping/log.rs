@@ -3,9 +3,9 @@
 //! ```text
 //! # evenkeel ping 1
 //! # target heise.de
-//! # columns time_s seq size fate from received ttl felt_us queue_us path_us stamps
-//! 1760000000.123456789 0 32 reply 193.99.144.80 32 57 12345.678 12.300 12333.378 kernel
-//! 1760000000.323456789 1 32 timeout - - - - - - program
+//! # columns time_s seq size fate from received ttl felt_us queue_us path_us stamps ingress_us
+//! 1760000000.123456789 0 32 reply 193.99.144.80 32 57 12345.678 12.300 11333.378 kernel 1000.000
+//! 1760000000.323456789 1 32 timeout - - - - - - program -
 //! ```
 //!
 //! Principles: columns are separated by one space, `-` is what is absent; times are microseconds
@@ -23,7 +23,7 @@ use super::{Delays, Outcome};
 /// The first line.
 pub const MAGIC: &str = "# evenkeel ping 1";
 const COLUMNS: &str =
-    "# columns time_s seq size fate from received ttl felt_us queue_us path_us stamps";
+    "# columns time_s seq size fate from received ttl felt_us queue_us path_us stamps ingress_us";
 
 /// A log that was read.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,6 +83,7 @@ pub fn line(o: &Outcome) -> String {
         &mut text,
         Some(if o.stamped { "kernel" } else { "program" }),
     );
+    put(&mut text, o.delays.and_then(|d| d.ingress).map(us));
     text.push('\n');
     text
 }
@@ -173,6 +174,11 @@ fn parse(line: &str) -> Result<Outcome, &'static str> {
         Some("program") => false,
         _ => return Err("stamps"),
     };
+    // The first logs end here.
+    let ingress = match next() {
+        None => None,
+        column => maybe(column, "ingress_us", us)?,
+    };
     let time = Duration::from_nanos;
     Ok(Outcome {
         seq,
@@ -186,6 +192,7 @@ fn parse(line: &str) -> Result<Outcome, &'static str> {
             felt: time(felt),
             queue: queue.map(time),
             path: path.map(time),
+            ingress: ingress.map(time),
         }),
         stamped,
     })
@@ -213,9 +220,9 @@ mod tests {
     use proptest::prelude::*;
 
     const EXAMPLE: &str = "# evenkeel ping 1\n# target heise.de\n\
-        # columns time_s seq size fate from received ttl felt_us queue_us path_us stamps\n\
-        1760000000.123456789 0 32 reply 193.99.144.80 32 57 12345.678 12.300 12333.378 kernel\n\
-        1760000000.323456789 1 32 timeout - - - - - - program\n";
+        # columns time_s seq size fate from received ttl felt_us queue_us path_us stamps ingress_us\n\
+        1760000000.123456789 0 32 reply 193.99.144.80 32 57 12345.678 12.300 11333.378 kernel 1000.000\n\
+        1760000000.323456789 1 32 timeout - - - - - - program -\n";
 
     fn example() -> [Outcome; 2] {
         let reply = Outcome {
@@ -229,7 +236,8 @@ mod tests {
             delays: Some(Delays {
                 felt: Duration::from_nanos(12_345_678),
                 queue: Some(Duration::from_nanos(12_300)),
-                path: Some(Duration::from_nanos(12_333_378)),
+                path: Some(Duration::from_nanos(11_333_378)),
+                ingress: Some(Duration::from_millis(1)),
             }),
             stamped: true,
         };
@@ -262,8 +270,17 @@ mod tests {
     }
 
     #[test]
+    fn the_first_logs_say_nothing_of_the_ingress_queue() {
+        let old = EXAMPLE.replace(" ingress_us", "").replace(" 1000.000", "");
+        let old: Log = old.replace("program -", "program").parse().unwrap();
+        let mut known = example();
+        known[0].delays.as_mut().unwrap().ingress = None;
+        assert_eq!(old.outcomes, known);
+    }
+
+    #[test]
     fn an_unfinished_line_is_left_out_and_a_wrong_one_named() {
-        for cut in 1..54 {
+        for cut in 1..56 {
             let log: Log = EXAMPLE[..EXAMPLE.len() - cut].parse().unwrap();
             assert_eq!(log.outcomes, example()[..1], "{cut}");
         }
@@ -282,13 +299,15 @@ mod tests {
             fate in prop::sample::select(vec![Fate::Reply, Fate::Expired, Fate::Void, Fate::Refused]),
             from: Option<std::net::IpAddr>, received: Option<u32>, ttl: Option<u8>,
             felt in prop::option::of(0u64..1 << 50), queue in prop::option::of(0u64..1 << 40),
-            path in prop::option::of(0u64..1 << 50), stamped: bool,
+            path in prop::option::of(0u64..1 << 50), ingress in prop::option::of(0u64..1 << 50),
+            stamped: bool,
         ) -> Outcome {
             let time = Duration::from_nanos;
             Outcome {
                 seq, sent: time(sent), size, fate, from, received, ttl, stamped,
                 delays: felt.map(|felt| Delays {
                     felt: time(felt), queue: queue.map(time), path: path.map(time),
+                    ingress: ingress.map(time),
                 }),
             }
         }

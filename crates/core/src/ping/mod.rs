@@ -5,6 +5,7 @@
 //! outside: the steady clock decides what is late, the kernel's stamps (wall clock) say how long
 //! it took. Non-goals: sockets (crate `evenkeel-measure`), how lines look (the program).
 
+pub mod arrivals;
 pub mod fit;
 pub mod log;
 pub mod route;
@@ -118,9 +119,12 @@ pub struct Delays {
     pub felt: Duration,
     /// Our own egress queue: from before the discipline to the driver. Absent without stamps.
     pub queue: Option<Duration>,
-    /// From the driver to the receive stamp: the path. An ingress shaper of this machine that
-    /// stands before the receive stamp is still in it.
+    /// The path: from the driver to the receive stamp, without `ingress`. Where that is absent,
+    /// an ingress shaper of this machine is in it.
     pub path: Option<Duration>,
+    /// Our own ingress queue: from the arrival to the receive stamp. Absent unless somebody
+    /// stands before that queue ([`arrivals::Arrivals`]).
+    pub ingress: Option<Duration>,
 }
 
 /// One probe and what became of it.

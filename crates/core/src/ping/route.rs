@@ -203,6 +203,7 @@ mod tests {
                 felt: Duration::from_micros(us),
                 queue: None,
                 path: None,
+                ingress: None,
             }),
             stamped: true,
         }

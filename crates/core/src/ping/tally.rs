@@ -43,8 +43,10 @@ pub struct Tally {
     times: BTreeMap<Fate, Spread>,
     /// Our own egress queue.
     pub queue: Spread,
-    /// From the driver to the answer.
+    /// From the driver to the answer, without our own ingress queue where that is known.
     pub path: Spread,
+    /// Our own ingress queue.
+    pub ingress: Spread,
     /// By payload size.
     pub sizes: BTreeMap<u32, SizeRow>,
     highest: Option<u64>,
@@ -87,11 +89,14 @@ impl Tally {
         row.min = Some(row.min.map_or(delays.felt, |m| m.min(delays.felt)));
         self.times.entry(o.fate).or_default().add(delays.felt);
         self.unstamped += u64::from(!o.stamped);
-        if let Some(queue) = delays.queue {
-            self.queue.add(queue);
-        }
-        if let Some(path) = delays.path {
-            self.path.add(path);
+        for (part, spread) in [
+            (delays.queue, &mut self.queue),
+            (delays.path, &mut self.path),
+            (delays.ingress, &mut self.ingress),
+        ] {
+            if let Some(time) = part {
+                spread.add(time);
+            }
         }
         match self.highest {
             Some(highest) if o.seq < highest => self.reordered += 1,
@@ -182,6 +187,7 @@ mod tests {
                 felt: Duration::from_millis(ms),
                 queue: None,
                 path: None,
+                ingress: None,
             }),
             stamped: true,
         })

@@ -21,6 +21,9 @@ const STAMP_GRACE: Duration = Duration::from_millis(10);
 /// time between (NTP slews by at most 0.05 %).
 const DRIFT: Duration = Duration::from_millis(1);
 
+/// The two clocks are read so far apart at most.
+const TOGETHER: Duration = Duration::from_micros(100);
+
 /// Where on the way out the kernel took a stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
@@ -54,6 +57,8 @@ pub struct Answer {
     pub ttl: Option<u8>,
     /// When.
     pub time: Time,
+    /// When it arrived, before our own ingress queue, steady clock; absent if that is not known.
+    pub arrived: Option<Duration>,
     /// How long the target says that it held the probe.
     pub held: Duration,
 }
@@ -344,6 +349,7 @@ impl Tracker {
                     felt: rtt,
                     queue: None,
                     path: None,
+                    ingress: None,
                 })
             }
             _ if stepped => None,
@@ -356,10 +362,18 @@ impl Tracker {
                 };
                 let since = |from: Duration| came.saturating_sub(from).saturating_sub(answer.held);
                 let queue = f.sched.zip(f.driver).map(|(s, d)| d.saturating_sub(s));
+                // One from before the send, or after the answer, is that of another probe.
+                let arrived = answer.arrived.filter(|a| *a >= f.at.mono);
+                let ingress = arrived.and_then(|a| {
+                    let at = seen.wall.checked_sub(seen.mono.checked_sub(a)?)?;
+                    (at <= came + TOGETHER).then(|| came.saturating_sub(at))
+                });
+                let waited = ingress.unwrap_or_default();
                 Some(Delays {
                     felt: since(f.sched.unwrap_or(f.at.wall)),
                     queue,
-                    path: f.driver.map(since),
+                    path: f.driver.map(|d| since(d).saturating_sub(waited)),
+                    ingress,
                 })
             }
         };

@@ -23,6 +23,7 @@ fn reply(came: Clocks) -> Answer {
         received: Some(32),
         ttl: Some(57),
         time: Time::Stamp(came.wall),
+        arrived: None,
         held: Duration::ZERO,
     }
 }
@@ -60,12 +61,36 @@ fn the_three_delays() {
         Some(Delays {
             felt: us(9490),
             queue: Some(us(20)),
-            path: Some(us(9470))
+            path: Some(us(9470)),
+            ingress: None,
         })
     );
     assert_eq!((o.fate, o.ttl, o.stamped), (Fate::Reply, Some(57), true));
     assert_eq!(o.sent, EPOCH + MS + us(10));
     assert_eq!((t.open(), t.poll()), (0, None));
+}
+
+#[test]
+fn our_own_ingress_queue_is_not_the_path() {
+    let us = Duration::from_micros;
+    for (arrived, parts) in [
+        (11 * MS, Some((us(9970), 40 * MS))),
+        // No queue, and clocks that were not read at the same time.
+        (51 * MS + us(3), Some((us(49_970), Duration::ZERO))),
+        // Of a probe before it, and of one behind it in the queue.
+        (us(900), None),
+        (51 * MS + us(200), None),
+    ] {
+        let mut t = Tracker::new(TARGET, 2000 * MS);
+        let seq = send(&mut t, at(MS));
+        let mut answer = reply(at(51 * MS));
+        answer.arrived = Some(arrived);
+        t.answer(seq, answer, at(52 * MS));
+        let delays = outcome(&mut t).delays.unwrap();
+        assert_eq!(delays.felt, us(49_990), "{arrived:?}");
+        assert_eq!(delays.ingress, parts.map(|p| p.1), "{arrived:?}");
+        assert_eq!(delays.path, Some(parts.map_or(us(49_970), |p| p.0)));
+    }
 }
 
 #[test]

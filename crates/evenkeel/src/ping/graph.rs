@@ -190,6 +190,7 @@ mod tests {
                 felt: Duration::from_micros(us),
                 queue: None,
                 path: None,
+                ingress: None,
             }),
             stamped: true,
         }

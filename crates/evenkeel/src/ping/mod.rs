@@ -23,6 +23,7 @@ use evenkeel_core::ping::Fate;
 use evenkeel_core::ping::sizes::Sizes;
 use evenkeel_core::ping::tally::{Recent, Tally};
 use evenkeel_core::ping::track::{Event, MEMORY};
+use evenkeel_kernel::StateDir;
 use evenkeel_measure::ping::{Kind, Request, Session};
 
 use crate::failure::Failure;
@@ -93,6 +94,8 @@ pub(crate) struct Ping {
     /// Print nothing but the statistics, as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    state: crate::StateArg,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -170,7 +173,9 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
     ];
     let keep = Keep::open(args.log.as_deref(), args.out.as_deref(), &about)?;
     let cancel = crate::lab::cancelled_by_signals()?;
-    let session = Session::start(request)?;
+    // Evenkeel's programs on this machine's lines see answers before our own ingress queue does.
+    let programs = evenkeel_kernel::all_maps(&StateDir::new(&args.state.state_dir));
+    let session = Session::start(request, Some(Box::new(programs)))?;
     let began = Instant::now();
     let mut screen = Screen::new(args, keep);
     if !args.json {

@@ -1,7 +1,7 @@
 //! How probes and their statistics are told to people, and as JSON.
 //!
-//! Principles: a line for a probe says its fate in words, who said so, and the time; own queue
-//! and path stand apart where our own queue is worth telling; tables are in ms with microseconds.
+//! Principles: a line for a probe says its fate in words, who said so, and the time; own queues
+//! and path stand apart where a queue of ours is worth telling; tables are in ms with microseconds.
 //! Non-goals: deciding what is shown (the command's flags do).
 
 use std::fmt::Write as _;
@@ -79,10 +79,16 @@ fn outcome(o: &Outcome, timeout: Duration, from: &str) -> String {
         let _ = write!(line, ", TTL {ttl}");
     }
     let _ = write!(line, ", {}", ms(d.felt));
-    if let (Some(queue), Some(path)) = (d.queue, d.path)
-        && queue >= WORTH_TELLING
-    {
-        let _ = write!(line, " (own queue {}, path {})", ms(queue), ms(path));
+    let worth = |own: Option<Duration>| own.is_some_and(|own| own >= WORTH_TELLING);
+    if worth(d.queue) || worth(d.ingress) {
+        let parts = [
+            ("own queue", d.queue),
+            ("path", d.path),
+            ("own ingress queue", d.ingress),
+        ];
+        let parts = parts.map(|(name, time)| time.map(|t| format!("{name} {}", ms(t))));
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        let _ = write!(line, " ({})", parts.join(", "));
     }
     line
 }
@@ -142,7 +148,11 @@ pub(crate) fn recent(t: &Tally, seconds: Duration) -> String {
 /// Rows of times, with their names.
 fn rows(t: &Tally) -> Vec<(&'static str, Summary)> {
     let fates = t.all_times().map(|(fate, s)| (words(fate), s));
-    let own = [("  own queue", &t.queue), ("  path", &t.path)];
+    let own = [
+        ("  own queue", &t.queue),
+        ("  path", &t.path),
+        ("  own ingress queue", &t.ingress),
+    ];
     let all = fates.chain(own);
     all.filter_map(|(name, s): (_, &Spread)| Some((name, s.summary()?)))
         .collect()
@@ -268,6 +278,7 @@ pub(crate) fn json(t: &Tally, about: &[(&str, String)], took: Duration) -> Value
         "void": t.void, "unsent": t.unsent, "unstamped": t.unstamped,
         "times_ms": times,
         "own_queue_ms": t.queue.summary(), "path_ms": t.path.summary(),
+        "own_ingress_ms": t.ingress.summary(),
         "sizes": sizes, "fit": fit,
     })
 }

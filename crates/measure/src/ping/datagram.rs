@@ -1,4 +1,4 @@
-//! UDP probes, and what all datagram sockets share.
+//! UDP probes.
 //!
 //! Principles: a payload of twelve bytes or more says which probe it is, and one socket does for
 //! all; a smaller one cannot, so each probe under way gets a port of its own, the lowest that is
@@ -11,95 +11,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use evenkeel_core::ping::Fate;
-use evenkeel_core::ping::track::{Answer, Stamp, Time, Tracker};
-use evenkeel_sys::poll::{Interest, Poller, Ready};
-use evenkeel_sys::stamp::{Notice, Received, Stage, StampedSocket};
+use evenkeel_core::ping::arrivals::Sender;
+use evenkeel_core::ping::track::{Answer, Time, Tracker};
+use evenkeel_sys::poll::{Interest, Poller};
+use evenkeel_sys::stamp::{Received, StampedSocket};
 use evenkeel_sys::{Error, PacketOptions, clock};
 use nix::errno::Errno;
 
+use super::port::{Knows, Port, Ports};
 use super::{SOCKET, now};
 use crate::packet::{HEADER, Probe};
 
 /// Ports at most; the oldest is used again if none is free.
 const PORTS: usize = 512;
-/// Send stamps come at once: so many probes are remembered for them.
-const STAMPS: usize = 4096;
-
-/// The probe for each number that the kernel has given to a datagram of one socket.
-#[derive(Debug, Default)]
-pub(super) struct Ids {
-    first: u32,
-    seqs: VecDeque<u64>,
-    /// Stamps were not there at once: our own queue, or a driver that sends later.
-    pub(super) slow: bool,
-}
-
-impl Ids {
-    /// A datagram was handed over, with this result.
-    pub(super) fn sent(&mut self, seq: u64, result: Result<(), Errno>) {
-        // ENOBUFS: dropped by our own queueing discipline, after a number was given out.
-        if matches!(result, Ok(()) | Err(Errno::ENOBUFS)) {
-            self.seqs.push_back(seq);
-            if self.seqs.len() > STAMPS {
-                self.seqs.pop_front();
-                self.first = self.first.wrapping_add(1);
-            }
-        }
-    }
-
-    /// Whether a stamp of the probe just sent is worth asking for.
-    pub(super) fn expects(&self, seq: u64, tracker: &Tracker) -> bool {
-        // The first one is taken before our own queue, and is there if the kernel knows it.
-        match tracker.stamps_of(seq) {
-            0 => true,
-            1 => !self.slow,
-            _ => false,
-        }
-    }
-
-    fn seq(&self, id: u32) -> Option<u64> {
-        self.seqs.get(id.wrapping_sub(self.first) as usize).copied()
-    }
-}
-
-/// Takes in a send stamp; of an ICMP error the answer that it is, and how much it quotes.
-pub(super) fn noted(notice: &Notice, ids: &Ids, tracker: &mut Tracker) -> Option<(Answer, usize)> {
-    match *notice {
-        Notice::Sent { id, stage, at } => {
-            if let Some(seq) = ids.seq(id) {
-                let stamp = match stage {
-                    Stage::Sched => Stamp::Sched,
-                    Stage::Driver => Stamp::Driver,
-                };
-                tracker.stamp(seq, stamp, at);
-            }
-            None
-        }
-        Notice::Icmp {
-            v6,
-            kind,
-            code,
-            from,
-            at,
-            quoted,
-        } => {
-            let answer = Answer {
-                fate: Fate::of_icmp(v6, kind, code)?,
-                from,
-                received: None,
-                ttl: None,
-                time: at.map_or(Time::Seen, Time::Stamp),
-                held: Duration::ZERO,
-            };
-            Some((answer, quoted))
-        }
-        Notice::Local(_) | Notice::Other => None,
-    }
-}
-
-struct Port {
-    socket: StampedSocket,
-    ids: Ids,
+struct Own {
+    port: Port,
     /// Probes sent from it, without those known to be over.
     open: VecDeque<u64>,
 }
@@ -110,7 +36,8 @@ pub(super) struct Datagrams {
     /// Every payload says which probe it is.
     numbered: bool,
     session: u32,
-    ports: Vec<Port>,
+    ports: Vec<Own>,
+    arrivals: Knows,
     /// Which port was taken last, for when none is free.
     last: usize,
     buffer: Vec<u8>,
@@ -121,6 +48,7 @@ impl Datagrams {
         target: SocketAddr,
         options: PacketOptions,
         smallest: u32,
+        arrivals: Knows,
     ) -> Result<Self, Error> {
         let mut this = Datagrams {
             target,
@@ -128,6 +56,7 @@ impl Datagrams {
             numbered: smallest as usize >= HEADER,
             session: clock::realtime().as_nanos() as u32,
             ports: Vec::new(),
+            arrivals,
             last: 0,
             buffer: vec![0; 1 << 16],
         };
@@ -145,17 +74,17 @@ impl Datagrams {
         socket.set_options(peer, &self.options)?;
         socket.tell_hops(peer)?;
         socket.connect(self.target)?;
-        self.ports.push(Port {
-            socket,
-            ids: Ids::default(),
+        let sender = Sender::Udp(socket.local_port()?);
+        self.ports.push(Own {
+            port: Port::new(socket, sender, &mut self.arrivals),
             open: VecDeque::new(),
         });
         Ok(())
     }
 
     pub(super) fn watch(&self, poller: &Poller) -> Result<(), Error> {
-        for (token, port) in (SOCKET..).zip(&self.ports) {
-            poller.add(&port.socket, token, Interest::Read)?;
+        for (token, own) in (SOCKET..).zip(&self.ports) {
+            poller.add(&own.port.socket, token, Interest::Read)?;
         }
         Ok(())
     }
@@ -165,11 +94,11 @@ impl Datagrams {
         let peer = self.target.ip();
         self.ports
             .iter()
-            .try_for_each(|p| p.socket.set_hops(peer, hops))
+            .try_for_each(|p| p.port.socket.set_hops(peer, hops))
     }
 
     /// The port for the next probe.
-    fn port(&mut self, tracker: &Tracker, poller: &Poller) -> Result<usize, Error> {
+    fn choose(&mut self, tracker: &Tracker, poller: &Poller) -> Result<usize, Error> {
         for p in &mut self.ports {
             while p.open.front().is_some_and(|seq| !tracker.is_open(*seq)) {
                 p.open.pop_front();
@@ -184,7 +113,8 @@ impl Datagrams {
         // No more descriptors is no reason to stop: ports are shared then.
         if self.ports.len() < PORTS && self.add().is_ok() {
             let new = self.ports.len() - 1;
-            poller.add(&self.ports[new].socket, SOCKET + new as u64, Interest::Read)?;
+            let socket = &self.ports[new].port.socket;
+            poller.add(socket, SOCKET + new as u64, Interest::Read)?;
             return Ok(new);
         }
         Ok((self.last + 1) % self.ports.len())
@@ -197,7 +127,7 @@ impl Datagrams {
         tracker: &mut Tracker,
         poller: &Poller,
     ) -> Result<Result<(), Errno>, Error> {
-        let which = self.port(tracker, poller)?;
+        let which = self.choose(tracker, poller)?;
         self.last = which;
         let mut payload = vec![0; size as usize];
         let probe = Probe {
@@ -207,83 +137,16 @@ impl Datagrams {
             server_tx: Duration::ZERO,
         };
         probe.emit_into(&mut payload);
-        let mut sent = self.ports[which].socket.send(&payload);
-        if sent.is_err() && sent != Err(Errno::ENOBUFS) {
-            while self.notice(which, tracker)? {}
-            sent = self.ports[which].socket.send(&payload);
-        }
-        let port = &mut self.ports[which];
-        port.ids.sent(seq, sent);
-        port.open.push_back(seq);
-        if sent.is_ok() {
-            while self.ports[which].ids.expects(seq, tracker) {
-                if !self.notice(which, tracker)? {
-                    self.ports[which].ids.slow = true;
-                    break;
-                }
-            }
-        }
+        let sent = self.hand_over(which, seq, &payload, tracker)?;
+        self.ports[which].open.push_back(seq);
         Ok(sent)
     }
 
-    pub(super) fn hear(
-        &mut self,
-        which: usize,
-        ready: &Ready,
-        tracker: &mut Tracker,
-    ) -> Result<(), Error> {
-        // As in `icmp`: nothing is asked for that is not there.
-        let noted = ready.error && self.notice(which, tracker)?;
-        if ready.readable || ready.error && !noted {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            if let Some(port) = self.ports.get(which)
-                && let Some(r) = port.socket.receive(&mut buffer)?
-            {
-                self.answer(which, &r, &buffer[..r.len], tracker);
-            }
-            self.buffer = buffer;
-        }
-        Ok(())
-    }
-
-    /// Takes in an entry of a port's error queue. `false`: there was none.
-    fn notice(&mut self, which: usize, tracker: &mut Tracker) -> Result<bool, Error> {
-        let mut quoted = [0; 64];
-        let Some(port) = self.ports.get(which) else {
-            return Ok(false);
-        };
-        let Some(notice) = port.socket.notice_into(&mut quoted)? else {
-            return Ok(false);
-        };
-        let Some((answer, n)) = noted(&notice, &port.ids, tracker) else {
-            return Ok(true);
-        };
-        let named = self.named(&quoted[..n], tracker).map(|n| n.0);
-        match named.or_else(|| self.only(which, tracker)) {
-            Some(seq) => tracker.answer(seq, answer, now()),
-            None => tracker.stray(),
-        }
-        Ok(true)
-    }
-
-    fn answer(&self, which: usize, r: &Received, payload: &[u8], tracker: &mut Tracker) {
-        let named = self.named(payload, tracker);
-        let Some(seq) = named.map(|n| n.0).or_else(|| self.only(which, tracker)) else {
-            tracker.stray();
-            return;
-        };
-        let size = tracker.size_of(seq).unwrap_or(0) as usize;
-        // An echo that comes back shorter is damaged; any other answer has its own length.
-        let short = named.is_some() && payload.len() < size;
-        let answer = Answer {
-            fate: if short { Fate::Damaged } else { Fate::Reply },
-            from: r.from.map(|f| f.ip()),
-            received: Some(payload.len() as u32),
-            ttl: r.hops,
-            time: r.at.map_or(Time::Seen, Time::Stamp),
-            held: named.map_or(Duration::ZERO, |n| n.1),
-        };
-        tracker.answer(seq, answer, now());
+    /// When the answer to a probe arrived, by the number in what was sent back.
+    fn arrived(&self, which: usize, number: Option<u64>) -> Option<Duration> {
+        let sender = self.ports.get(which)?.port.sender;
+        let arrivals = self.arrivals.as_ref()?;
+        arrivals.arrived(sender, number.map(|n| n as u32))
     }
 
     /// The probe that a payload names, and how long the target says that it held it.
@@ -303,5 +166,45 @@ impl Datagrams {
             (None, _) => port.open.back().copied(),
             _ => None,
         }
+    }
+}
+
+impl Ports for Datagrams {
+    fn port(&mut self, which: usize) -> Option<&mut Port> {
+        self.ports.get_mut(which).map(|own| &mut own.port)
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    fn error(&self, which: usize, mut error: Answer, quoted: &[u8], tracker: &mut Tracker) {
+        let named = self.named(quoted, tracker).map(|n| n.0);
+        error.arrived = self.arrived(which, named);
+        match named.or_else(|| self.only(which, tracker)) {
+            Some(seq) => tracker.answer(seq, error, now()),
+            None => tracker.stray(),
+        }
+    }
+
+    fn answer(&self, which: usize, r: &Received, payload: &[u8], tracker: &mut Tracker) {
+        let named = self.named(payload, tracker);
+        let Some(seq) = named.map(|n| n.0).or_else(|| self.only(which, tracker)) else {
+            tracker.stray();
+            return;
+        };
+        let size = tracker.size_of(seq).unwrap_or(0) as usize;
+        // An echo that comes back shorter is damaged; any other answer has its own length.
+        let short = named.is_some() && payload.len() < size;
+        let answer = Answer {
+            fate: if short { Fate::Damaged } else { Fate::Reply },
+            from: r.from.map(|f| f.ip()),
+            received: Some(payload.len() as u32),
+            ttl: r.hops,
+            time: r.at.map_or(Time::Seen, Time::Stamp),
+            arrived: self.arrived(which, named.map(|n| n.0)),
+            held: named.map_or(Duration::ZERO, |n| n.1),
+        };
+        tracker.answer(seq, answer, now());
     }
 }

@@ -9,14 +9,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_core::ping::Fate;
+use evenkeel_core::ping::arrivals::Sender;
 use evenkeel_core::ping::track::{Answer, Time, Tracker};
-use evenkeel_sys::poll::Ready;
 use evenkeel_sys::stamp::{Received, StampedSocket};
 use evenkeel_sys::{Error, PacketOptions, clock};
 use evenkeel_wire::packet::{Echo, EchoKind, Ip, TimestampMessage, checksum};
 use nix::errno::Errno;
 
-use super::datagram::{Ids, noted};
+use super::port::{Knows, Port, Ports};
 use super::{PingError, now};
 use crate::packet::{HEADER, Probe};
 
@@ -26,19 +26,23 @@ const COMPLEMENT: std::ops::Range<usize> = HEADER..HEADER + 2;
 const DAY: u128 = 86_400_000;
 
 pub(super) struct Icmp {
-    pub(super) socket: StampedSocket,
+    pub(super) port: Port,
+    arrivals: Knows,
     /// The socket hears everybody's messages, in IPv4 with their IP header.
     raw: bool,
     v6: bool,
     timestamps: bool,
     identifier: u16,
     session: u32,
-    ids: Ids,
     buffer: Vec<u8>,
 }
 
 impl Icmp {
-    pub(super) fn echo(target: SocketAddr, options: PacketOptions) -> Result<Self, PingError> {
+    pub(super) fn echo(
+        target: SocketAddr,
+        options: PacketOptions,
+        arrivals: Knows,
+    ) -> Result<Self, PingError> {
         let reply = if target.is_ipv6() { 129 } else { 0 };
         let (socket, raw) = match StampedSocket::echo(target.ip()) {
             Ok(socket) => (socket, false),
@@ -56,17 +60,21 @@ impl Icmp {
             },
             Err(e) => return Err(e.into()),
         };
-        Self::on(socket, raw, false, target, options)
+        Self::on(socket, raw, false, target, options, arrivals)
     }
 
-    pub(super) fn timestamp(target: SocketAddr, options: PacketOptions) -> Result<Self, PingError> {
+    pub(super) fn timestamp(
+        target: SocketAddr,
+        options: PacketOptions,
+        arrivals: Knows,
+    ) -> Result<Self, PingError> {
         if target.is_ipv6() {
             return Err(PingError::Impossible(
                 "ICMPv6 has no time stamp requests: leave out -M, or name an IPv4 address",
             ));
         }
         match StampedSocket::raw_icmp(target.ip(), &[14]) {
-            Ok(socket) => Self::on(socket, true, true, target, options),
+            Ok(socket) => Self::on(socket, true, true, target, options, arrivals),
             Err(e) if e.is_permission() => Err(PingError::NotPermitted {
                 what: "ICMP time stamp requests",
                 remedy: "root, or CAP_NET_RAW (setcap cap_net_raw+ep on evenkeel), is needed; \
@@ -82,6 +90,7 @@ impl Icmp {
         timestamps: bool,
         target: SocketAddr,
         options: PacketOptions,
+        mut arrivals: Knows,
     ) -> Result<Self, PingError> {
         socket.set_options(target.ip(), &options)?;
         socket.tell_hops(target.ip())?;
@@ -89,14 +98,20 @@ impl Icmp {
         peer.set_port(0);
         socket.connect(peer)?;
         let session = clock::realtime().as_nanos() as u32 ^ std::process::id() << 16;
+        // On a datagram socket the kernel chooses it.
+        let identifier = if raw {
+            (session >> 12) as u16
+        } else {
+            socket.local_port()?
+        };
         Ok(Icmp {
-            socket,
+            port: Port::new(socket, Sender::Icmp(identifier), &mut arrivals),
+            arrivals,
             raw,
             v6: target.is_ipv6(),
             timestamps,
-            identifier: (session >> 12) as u16,
+            identifier,
             session,
-            ids: Ids::default(),
             buffer: vec![0; 1 << 16],
         })
     }
@@ -146,57 +161,45 @@ impl Icmp {
         tracker: &mut Tracker,
     ) -> Result<Result<(), Errno>, Error> {
         let message = self.message(seq, size);
-        let mut sent = self.socket.send(&message);
-        if sent.is_err() && sent != Err(Errno::ENOBUFS) {
-            // An ICMP error about an earlier probe fails the next send: drain it, try once more.
-            while self.notice(tracker)? {}
-            sent = self.socket.send(&message);
-        }
-        self.ids.sent(seq, sent);
-        if sent.is_ok() {
-            // The stamps are most often there: this spares waking up for them.
-            while self.ids.expects(seq, tracker) {
-                if !self.notice(tracker)? {
-                    self.ids.slow = true;
-                    break;
-                }
-            }
-        }
-        Ok(sent)
+        self.hand_over(0, seq, &message, tracker)
     }
 
-    pub(super) fn hear(&mut self, ready: &Ready, tracker: &mut Tracker) -> Result<(), Error> {
-        // One entry at a time: asking for one more than there is is a system call for nothing,
-        // and the next wait returns at once if there is more. An error without an entry is
-        // cleared by receiving.
-        let noted = ready.error && self.notice(tracker)?;
-        if ready.readable || ready.error && !noted {
-            let mut buffer = std::mem::take(&mut self.buffer);
-            if let Some(r) = self.socket.receive(&mut buffer)? {
-                self.answer(&r, &buffer[..r.len], tracker);
-            }
-            self.buffer = buffer;
-        }
-        Ok(())
+    fn arrived(&self, sequence: u16) -> Option<Duration> {
+        let arrivals = self.arrivals.as_ref()?;
+        arrivals.arrived(self.port.sender, Some(sequence.into()))
     }
 
-    /// Takes in an entry of the error queue. `false`: there was none.
-    fn notice(&mut self, tracker: &mut Tracker) -> Result<bool, Error> {
-        let mut quoted = [0; 64];
-        let Some(notice) = self.socket.notice_into(&mut quoted)? else {
-            return Ok(false);
-        };
-        let Some((answer, n)) = noted(&notice, &self.ids, tracker) else {
-            return Ok(true);
-        };
-        // The quoted message begins with type, code, checksum, identifier and sequence; its
-        // identifier is the kernel's on datagram sockets, which get no others.
-        match quoted[..n] {
+    /// Identifier, sequence and payload of a reply.
+    fn read<'a>(&self, message: &'a [u8]) -> Option<(u16, u16, &'a [u8])> {
+        if self.timestamps {
+            let t = TimestampMessage::parse(message).ok().filter(|t| t.reply)?;
+            return Some((t.identifier, t.sequence, &message[8..]));
+        }
+        let echo = Echo::parse(message).ok()?;
+        let reply = matches!(echo.kind, EchoKind::Reply | EchoKind::Reply6);
+        reply.then_some((echo.identifier, echo.sequence, echo.payload))
+    }
+}
+
+impl Ports for Icmp {
+    fn port(&mut self, _: usize) -> Option<&mut Port> {
+        Some(&mut self.port)
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    fn error(&self, _: usize, mut error: Answer, quoted: &[u8], tracker: &mut Tracker) {
+        // The quoted message begins with type, code, checksum, identifier and sequence.
+        match *quoted {
             [_, _, _, _, id0, id1, seq0, seq1, ..]
                 if !self.raw || u16::from_be_bytes([id0, id1]) == self.identifier =>
             {
-                match tracker.unwrap16(u16::from_be_bytes([seq0, seq1])) {
-                    Some(seq) => tracker.answer(seq, answer, now()),
+                let sequence = u16::from_be_bytes([seq0, seq1]);
+                error.arrived = self.arrived(sequence);
+                match tracker.unwrap16(sequence) {
+                    Some(seq) => tracker.answer(seq, error, now()),
                     None => tracker.stray(),
                 }
             }
@@ -204,10 +207,9 @@ impl Icmp {
             [_, _, _, _, _, _, _, _, ..] => {}
             _ => tracker.stray(),
         }
-        Ok(true)
     }
 
-    fn answer(&self, r: &Received, bytes: &[u8], tracker: &mut Tracker) {
+    fn answer(&self, _: usize, r: &Received, bytes: &[u8], tracker: &mut Tracker) {
         let message = if self.raw && !self.v6 {
             match Ip::parse(bytes) {
                 Ok(ip) => ip.payload(),
@@ -248,19 +250,9 @@ impl Icmp {
             received: Some(payload.len() as u32),
             ttl: r.hops,
             time: r.at.map_or(Time::Seen, Time::Stamp),
+            arrived: self.arrived(sequence),
             held: Duration::ZERO,
         };
         tracker.answer(seq, answer, now());
-    }
-
-    /// Identifier, sequence and payload of a reply.
-    fn read<'a>(&self, message: &'a [u8]) -> Option<(u16, u16, &'a [u8])> {
-        if self.timestamps {
-            let t = TimestampMessage::parse(message).ok().filter(|t| t.reply)?;
-            return Some((t.identifier, t.sequence, &message[8..]));
-        }
-        let echo = Echo::parse(message).ok()?;
-        let reply = matches!(echo.kind, EchoKind::Reply | EchoKind::Reply6);
-        reply.then_some((echo.identifier, echo.sequence, echo.payload))
     }
 }

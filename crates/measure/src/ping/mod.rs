@@ -8,6 +8,7 @@
 
 mod datagram;
 mod icmp;
+mod port;
 mod session;
 mod tcp;
 
@@ -15,6 +16,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_core::ping::Clocks;
+use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::{Event, Tracker};
 use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
 use evenkeel_sys::{Error, PacketOptions, clock};
@@ -24,6 +26,7 @@ pub use session::{Request, Session};
 
 use datagram::Datagrams;
 use icmp::Icmp;
+use port::Ports as _;
 use tcp::Handshakes;
 
 /// Which kind of probe. Ports are those of the target's address.
@@ -148,25 +151,26 @@ pub struct Woken {
 
 impl Pinger {
     /// For probes of `target` that are given up after `timeout`. `smallest`: the fewest payload
-    /// bytes that will be sent.
+    /// bytes that will be sent. `arrivals`: whoever knows when answers arrive, if anybody does.
     pub fn open(
         target: SocketAddr,
         kind: Kind,
         options: PacketOptions,
         timeout: Duration,
         smallest: u32,
+        arrivals: Option<Box<dyn Arrivals>>,
     ) -> Result<Self, PingError> {
         let poller = Poller::new()?;
         let alarm = Timer::new()?;
         poller.add(&alarm, ALARM, Interest::Read)?;
         let wire = match kind {
-            Kind::Echo => Wire::Icmp(Icmp::echo(target, options)?),
-            Kind::Timestamp => Wire::Icmp(Icmp::timestamp(target, options)?),
-            Kind::Udp => Wire::Udp(Datagrams::new(target, options, smallest)?),
+            Kind::Echo => Wire::Icmp(Icmp::echo(target, options, arrivals)?),
+            Kind::Timestamp => Wire::Icmp(Icmp::timestamp(target, options, arrivals)?),
+            Kind::Udp => Wire::Udp(Datagrams::new(target, options, smallest, arrivals)?),
             Kind::Tcp => Wire::Tcp(Handshakes::new(target, options)),
         };
         match &wire {
-            Wire::Icmp(icmp) => poller.add(&icmp.socket, SOCKET, Interest::Read)?,
+            Wire::Icmp(icmp) => poller.add(&icmp.port.socket, SOCKET, Interest::Read)?,
             Wire::Udp(udp) => udp.watch(&poller)?,
             Wire::Tcp(_) => {}
         }
@@ -198,7 +202,7 @@ impl Pinger {
     /// TTL or hop limit of what is sent from now on.
     pub fn set_hops(&mut self, hops: u8) -> Result<(), Error> {
         match &mut self.wire {
-            Wire::Icmp(icmp) => icmp.socket.set_hops(self.target.ip(), hops),
+            Wire::Icmp(icmp) => icmp.port.socket.set_hops(self.target.ip(), hops),
             Wire::Udp(udp) => udp.set_hops(hops),
             Wire::Tcp(tcp) => {
                 tcp.options.hops = Some(hops);
@@ -244,7 +248,7 @@ impl Pinger {
                 token => {
                     let which = (token - SOCKET) as usize;
                     match &mut self.wire {
-                        Wire::Icmp(icmp) => icmp.hear(r, &mut self.tracker)?,
+                        Wire::Icmp(icmp) => icmp.hear(0, r, &mut self.tracker)?,
                         Wire::Udp(udp) => udp.hear(which, r, &mut self.tracker)?,
                         Wire::Tcp(tcp) => tcp.hear(which, &mut self.tracker)?,
                     }

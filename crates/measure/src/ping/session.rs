@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::sizes::Sizes;
 use evenkeel_core::ping::track::Event;
 use evenkeel_sys::poll::{Timer, Waker};
@@ -62,8 +63,9 @@ const HANDFUL: Duration = Duration::from_millis(20);
 const FLOOD: Duration = Duration::from_millis(10);
 
 impl Session {
-    /// Begins, in the calling thread's network namespace.
-    pub fn start(request: Request) -> Result<Self, PingError> {
+    /// Begins, in the calling thread's network namespace. `arrivals`: whoever knows when answers
+    /// arrive, if anybody does.
+    pub fn start(request: Request, arrivals: Option<Box<dyn Arrivals>>) -> Result<Self, PingError> {
         let sizes = request.sizes;
         let pinger = Pinger::open(
             request.target,
@@ -71,6 +73,7 @@ impl Session {
             request.options,
             request.timeout,
             sizes.of(0),
+            arrivals,
         )?;
         let stop = Arc::new(Waker::new()?);
         let stopped = Arc::clone(&stop);

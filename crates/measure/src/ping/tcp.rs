@@ -16,7 +16,7 @@ use evenkeel_sys::syn::{Syn, SynState};
 use evenkeel_sys::{Error, PacketOptions};
 use nix::errno::Errno;
 
-use super::datagram::{Ids, noted};
+use super::port::{Ids, noted};
 use super::{SOCKET, now};
 
 #[derive(Default)]
@@ -124,6 +124,7 @@ fn answer(fate: Fate, time: Time, target: SocketAddr) -> Answer {
         received: None,
         ttl: None,
         time,
+        arrived: None,
         held: Duration::ZERO,
     }
 }

@@ -1,7 +1,5 @@
 //! Result files made up for the tests: the shapes of a real one, the same on every machine.
 
-use std::collections::BTreeMap;
-
 use evenkeel_core::result::{Instrument, LineFacts, ResultFile, Run, Series, VERSION, factors};
 use evenkeel_core::stats::Summary;
 use evenkeel_core::units::Rate;
@@ -81,18 +79,11 @@ pub(crate) fn run(
         repeat,
         seed,
         base_ms: base,
-        ping_ms: Summary::of(&ping).unwrap_or(NOTHING),
-        increase_ms: Summary::of(&increase).unwrap_or(NOTHING),
-        icmp_ms: None,
+        ping_ms: Summary::of(&ping).unwrap_or_default(),
+        increase_ms: Summary::of(&increase).unwrap_or_default(),
         down_kbit: down,
         up_kbit: up,
         lost: udp.iter().filter(|p| p.1.is_none()).count() as u64,
-        dropped_by_us: 0,
-        retransmits: 0,
-        settle_s: None,
-        flows_kbit: BTreeMap::new(),
-        calls: BTreeMap::new(),
-        pages: BTreeMap::new(),
         instrument: Instrument {
             lag_p99_ms: 0.04,
             lag_max_ms: 0.4 + 0.1 * f64::from(repeat),
@@ -106,21 +97,9 @@ pub(crate) fn run(
             down_kbit: carried(down, &mut dice),
             up_kbit: carried(up, &mut dice),
         },
+        ..Run::default()
     }
 }
-
-/// The summary of no samples at all.
-pub(crate) const NOTHING: Summary = Summary {
-    n: 0,
-    min: 0.0,
-    avg: 0.0,
-    median: 0.0,
-    p90: 0.0,
-    p95: 0.0,
-    p99: 0.0,
-    max: 0.0,
-    stddev: 0.0,
-};
 
 /// A file around `runs`.
 pub(crate) fn file(runs: Vec<Run>) -> ResultFile {

@@ -1,0 +1,230 @@
+//! Every path of the parser: link layers, options, fragments, and what is garbled.
+
+use evenkeel_datapath::layout::{Hand, Key};
+
+use crate::bench::{
+    ACK, Bench, SYN, TCP, THEM, UDP, US, down4, ethernet, key, key6, stamps, tcp, them6, udp, up4,
+    us6, v4, v6,
+};
+
+#[test]
+fn both_directions_are_one_flow() {
+    let b = Bench::new(0, Hand::Nothing);
+    b.up(&up4(&udp(4000, 53, 30), UDP));
+    b.down(&down4(&udp(53, 4000, 100), UDP));
+    let flow = b.flow(key(UDP, 4000, 53));
+    assert_eq!((flow.ways[0].bytes, flow.ways[1].bytes), (58, 128));
+    assert_eq!((flow.ways[0].packets, flow.ways[1].packets), (1, 1));
+    assert_eq!(b.maps.flows().unwrap().len(), 1);
+    let counts = b.maps.counts().unwrap();
+    assert_eq!((counts.packets, counts.new_flows), ([1, 1], 1));
+    assert_eq!(counts.bytes, [58, 128]);
+}
+
+#[test]
+fn link_layers() {
+    let ip = up4(&udp(1, 2, 40), UDP);
+    let ip6 = v6(us6(), them6(), UDP, 0, &udp(1, 2, 40));
+    let tag = |tci: u16, proto: u16, body: &[u8]| {
+        [&tci.to_be_bytes()[..], &proto.to_be_bytes(), body].concat()
+    };
+    let session = |proto: u16, body: &[u8]| {
+        let length = (body.len() + 2) as u16;
+        [
+            &[0x11, 0, 0, 7][..],
+            &length.to_be_bytes(),
+            &proto.to_be_bytes(),
+            body,
+        ]
+        .concat()
+    };
+    for (what, packet, found) in [
+        ("plain", ethernet(0x0800, &ip), key(UDP, 1, 2)),
+        ("IPv6", ethernet(0x86dd, &ip6), key6(UDP, 1, 2)),
+        (
+            "VLAN",
+            ethernet(0x8100, &tag(7, 0x0800, &ip)),
+            key(UDP, 1, 2),
+        ),
+        (
+            "two tags",
+            ethernet(0x88a8, &tag(7, 0x8100, &tag(8, 0x86dd, &ip6))),
+            key6(UDP, 1, 2),
+        ),
+        (
+            "PPPoE",
+            ethernet(0x8864, &session(0x0021, &ip)),
+            key(UDP, 1, 2),
+        ),
+        (
+            "PPPoE in a VLAN",
+            ethernet(0x8100, &tag(7, 0x8864, &session(0x0057, &ip6))),
+            key6(UDP, 1, 2),
+        ),
+    ] {
+        let b = Bench::new(14, Hand::Nothing);
+        b.up(&packet);
+        let length = if found.local.is_ipv4() { 68 } else { 88 };
+        assert_eq!(b.flow(found).ways[0].bytes, length, "{what}");
+    }
+    for (what, packet) in [
+        ("ARP", ethernet(0x0806, &[0; 46])),
+        ("PPPoE discovery", ethernet(0x8863, &[0; 46])),
+        ("LCP", ethernet(0x8864, &session(0xc021, &[0; 46]))),
+        ("IPv4 that is not", ethernet(0x0800, &ip6)),
+        ("IPv6 that is not", ethernet(0x86dd, &ip)),
+        ("cut off", ethernet(0x8100, &tag(7, 0x0800, &ip[..19]))),
+        (
+            "no header length",
+            ethernet(0x0800, &[&[0x44], &ip[1..]].concat()),
+        ),
+    ] {
+        let b = Bench::new(14, Hand::Tiers);
+        assert_eq!(b.up(&packet).priority, 0, "{what}");
+        assert_eq!(b.maps.counts().unwrap().other, [1, 0], "{what}");
+        assert!(b.maps.flows().unwrap().is_empty(), "{what}");
+    }
+}
+
+#[test]
+fn ipv4_options_and_fragments() {
+    let b = Bench::new(0, Hand::Nothing);
+    let mut options = up4(&[], UDP);
+    options[0] = 0x47;
+    options.extend([1; 8]);
+    options.extend(udp(10, 20, 0));
+    b.up(&options);
+    assert_eq!(b.flow(key(UDP, 10, 20)).ways[0].bytes, 36);
+
+    let whole = udp(30, 40, 1600);
+    b.up(&v4(US, THEM, UDP, 0, 0x2000, &whole[..800]));
+    b.up(&v4(US, THEM, UDP, 0, 100, &whole[800..]));
+    let flow = b.flow(key(UDP, 30, 40));
+    assert_eq!(
+        flow.ways[0].packets, 2,
+        "the later fragment is the same flow"
+    );
+    // Nobody saw the first one.
+    b.up(&v4(THEM, US, UDP, 0, 100, &whole[800..]));
+    let other = Key {
+        local: THEM.into(),
+        remote: US.into(),
+        ..key(UDP, 0, 0)
+    };
+    assert_eq!(b.flow(other).ways[0].packets, 1);
+}
+
+#[test]
+fn ipv6_extension_headers() {
+    let transport = udp(5, 6, 20);
+    // Each is (number, bytes with 0 for the next header).
+    let chain = |headers: &[(u8, Vec<u8>)], last: u8| {
+        let mut numbers: Vec<u8> = headers.iter().map(|h| h.0).collect();
+        numbers.push(last);
+        let mut body = Vec::new();
+        for (i, (_, bytes)) in headers.iter().enumerate() {
+            body.push(numbers[i + 1]);
+            body.extend(&bytes[1..]);
+        }
+        (numbers[0], body)
+    };
+    let hop = (0u8, vec![0, 0, 1, 4, 0, 0, 0, 0]);
+    let long = (60u8, [vec![0, 1], vec![0; 14]].concat());
+    let routing = (43u8, vec![0, 0, 0, 0, 0, 0, 0, 0]);
+    let ah = (51u8, [vec![0, 4], vec![0; 22]].concat());
+    let first = (44u8, vec![0, 0, 0, 1, 9, 9, 9, 9]);
+    let atomic = (44u8, vec![0, 0, 0, 0, 9, 9, 9, 8]);
+    for headers in [
+        vec![],
+        vec![hop.clone()],
+        vec![hop.clone(), long.clone()],
+        vec![routing.clone(), atomic],
+        vec![hop, long, routing, ah],
+        vec![first],
+    ] {
+        let b = Bench::new(0, Hand::Nothing);
+        let (next, mut body) = chain(&headers, UDP);
+        body.extend(&transport);
+        b.up(&v6(us6(), them6(), next, 0, &body));
+        let names: Vec<u8> = headers.iter().map(|h| h.0).collect();
+        assert_eq!(b.flow(key6(UDP, 5, 6)).ways[0].packets, 1, "{names:?}");
+        if names == [44] {
+            let later = (44u8, vec![0, 0, 0, 0x10, 9, 9, 9, 9]);
+            let (next, mut body) = chain(&[later], UDP);
+            body.extend([0xbb; 30]);
+            b.up(&v6(us6(), them6(), next, 0, &body));
+            assert_eq!(b.flow(key6(UDP, 5, 6)).ways[0].packets, 2);
+        }
+    }
+}
+
+#[test]
+fn a_super_packet_counts_by_its_segments() {
+    let b = Bench::new(0, Hand::Nothing);
+    let packet = up4(&tcp(1, 2, ACK, &stamps(1, 0), 2 * 1448), TCP);
+    b.run("ek_egress", &packet, 0, 2);
+    let way = b.flow(key(TCP, 1, 2)).ways[0];
+    assert_eq!((way.packets, way.bytes), (2, 2 * 1500));
+    let counts = b.maps.counts().unwrap();
+    assert_eq!((counts.packets[0], counts.segments[0]), (1, 2));
+}
+
+#[test]
+fn garbled_packets_pass() {
+    // Every prefix of every kind, and every byte of the headers changed.
+    let ran = std::cell::Cell::new(0);
+    let bodies = [
+        up4(
+            &tcp(
+                1,
+                2,
+                SYN,
+                &[
+                    2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 14,
+                ],
+                40,
+            ),
+            TCP,
+        ),
+        up4(&udp(1, 2, 60), UDP),
+        v6(
+            us6(),
+            them6(),
+            0,
+            0,
+            &[&[UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp(1, 2, 60)].concat(),
+        ),
+        v6(
+            us6(),
+            them6(),
+            44,
+            0,
+            &[
+                &[TCP, 0, 0, 1, 1, 2, 3, 4][..],
+                &tcp(1, 2, ACK, &stamps(1, 2), 40),
+            ]
+            .concat(),
+        ),
+    ];
+    let b = Bench::new(14, Hand::Buckets);
+    for ip in bodies {
+        let proto = if ip[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
+        let whole = ethernet(proto, &ip);
+        let both = |packet: &[u8]| {
+            for program in ["ek_egress", "ek_ingress"] {
+                ran.set(ran.get() + u32::from(b.try_run(program, packet, 0, 1).is_ok()));
+            }
+        };
+        for n in 14..whole.len() {
+            both(&whole[..n]);
+        }
+        for at in 12..whole.len().min(100) {
+            for value in [0, 1, 0x7f, 0x80, 0xff] {
+                let mut garbled = whole.clone();
+                garbled[at] = value;
+                both(&garbled);
+            }
+        }
+    }
+    assert!(ran.get() > 3000, "{}", ran.get());
+}

@@ -1,0 +1,69 @@
+//! Round trips of TCP, from handshakes and from time stamps.
+
+use evenkeel_datapath::layout::Hand;
+
+use crate::bench::{ACK, Bench, SYN, TCP, down4, key, stamps, tcp, up4};
+
+#[test]
+fn round_trips_of_a_handshake() {
+    let b = Bench::new(0, Hand::Nothing);
+    let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
+    let options = [2, 4, 5, 180, 1, 3, 3, 7];
+    b.up(&up4(&tcp(1, 2, SYN, &options, 0), TCP));
+    wait(20);
+    b.down(&down4(&tcp(2, 1, SYN | ACK, &options, 0), TCP));
+    wait(5);
+    b.up(&up4(&tcp(1, 2, ACK, &[], 0), TCP));
+    let [up, down] = b.flow(key(TCP, 1, 2)).ways;
+    let ms = |w: evenkeel_datapath::layout::Way| w.rtt.unwrap().as_secs_f64() * 1000.0;
+    assert!((20.0..500.0).contains(&ms(up)), "{up:?}");
+    assert!((5.0..500.0).contains(&ms(down)), "{down:?}");
+    assert_eq!((up.rtt_count, down.rtt_count), (1, 1));
+    assert_eq!((up.scale, down.scale), (Some(7), Some(7)));
+    let [internet, lan] = b.maps.round_trips().unwrap();
+    let total = |h: &evenkeel_datapath::RttHistogram| h.iter().map(|s| s.1).sum::<u64>();
+    assert_eq!((total(&internet), total(&lan)), (1, 1));
+    // What was sent twice is not measured.
+    b.up(&up4(&tcp(3, 4, SYN, &options, 0), TCP));
+    b.up(&up4(&tcp(3, 4, SYN, &options, 0), TCP));
+    b.down(&down4(&tcp(4, 3, SYN | ACK, &options, 0), TCP));
+    assert_eq!(b.flow(key(TCP, 3, 4)).ways[0].rtt, None);
+}
+
+#[test]
+fn round_trips_of_time_stamps() {
+    let b = Bench::new(0, Hand::Nothing);
+    let wait = |ms| std::thread::sleep(std::time::Duration::from_millis(ms));
+    let up = |value, echo, n| b.up(&up4(&tcp(1, 2, ACK, &stamps(value, echo), n), TCP));
+    let down = |value, echo, n| b.down(&down4(&tcp(2, 1, ACK, &stamps(value, echo), n), TCP));
+    let flow = || b.flow(key(TCP, 1, 2)).ways[0];
+    up(100, 50, 1000);
+    wait(2);
+    up(100, 50, 1000); // The same stamp later: the first one counts.
+    wait(18);
+    down(60, 99, 0); // Answers something else.
+    assert_eq!(flow().rtt, None);
+    down(60, 100, 0);
+    let ms = flow().rtt.unwrap().as_secs_f64() * 1000.0;
+    assert!((20.0..500.0).contains(&ms), "{ms}");
+    down(60, 100, 0);
+    assert_eq!(flow().rtt_count, 1, "once");
+    // An empty acknowledgement waits for nothing.
+    up(200, 60, 0);
+    wait(5);
+    down(70, 200, 1000);
+    assert_eq!(flow().rtt_count, 1);
+    // Stamps wrap round.
+    up(u32::MAX, 70, 10);
+    up(3, 70, 10);
+    down(80, 3, 0);
+    assert_eq!(
+        flow().rtt_count,
+        1,
+        "the echo of a later one says nothing exact"
+    );
+    up(5, 80, 10);
+    down(90, 5, 0);
+    assert_eq!(flow().rtt_count, 2);
+    assert!(flow().rtt_min.unwrap() < flow().rtt.unwrap() * 2);
+}

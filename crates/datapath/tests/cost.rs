@@ -103,6 +103,7 @@ fn bounding_windows_costs_little() {
         target: Rate::from_kbit(98_000),
         framing: Framing::new(Mode::None, 14, 64),
         mtu: 1500,
+        slack: Duration::ZERO,
     };
     let context = [0u8; 192];
     let run = |program: &str, packet: &[u8], repeat: u32| {

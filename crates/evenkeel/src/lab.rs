@@ -105,14 +105,14 @@ pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
     let experiment = Experiment::parse(VDSL100, Path::new("experiments/vdsl100.toml"))?;
     eprintln!(
         "An emulated VDSL-100 line between network namespaces: {} down, {} up.\n\
-         Each load runs without and with evenkeel; this takes less than two minutes.",
+         Each load runs without evenkeel and with it, told nothing; this takes less than two minutes.",
         experiment.line.down, experiment.line.up
     );
     let names = |list: &[&str]| list.iter().map(ToString::to_string).collect();
     let options = RunOptions {
         quick: true,
         loads: names(&["down1", "up1", "rrul"]),
-        conditions: names(&["none", "evenkeel"]),
+        conditions: names(&["none", "evenkeel-auto"]),
         command: "evenkeel demo".into(),
         ..RunOptions::default()
     };

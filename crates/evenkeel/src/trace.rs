@@ -315,7 +315,7 @@ pub(crate) fn first_hops(
     let options = PacketOptions::default();
     let mut tracer = Tracer {
         route: Route::new(target.ip(), most),
-        pinger: Pinger::open(target, Kind::Echo, options, timeout, SIZE)?,
+        pinger: Pinger::open(target, Kind::Echo, options, timeout, SIZE, None)?,
         direct: HashMap::new(),
         timeout,
         max: most,

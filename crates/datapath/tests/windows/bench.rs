@@ -224,6 +224,7 @@ pub(crate) fn line(kbit: u64, lease: Duration) -> Line {
         target: Rate::from_kbit(kbit - kbit / 50),
         framing: Framing::new(Mode::None, 14, 64),
         mtu: 1500,
+        slack: Duration::ZERO,
     }
 }
 

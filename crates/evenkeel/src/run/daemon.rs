@@ -13,6 +13,7 @@ use evenkeel_core::Framing;
 use evenkeel_core::control::{
     Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, View,
 };
+use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_kernel::{Live, Request, StateDir, Wanted};
@@ -56,6 +57,7 @@ pub(crate) enum Told {
 
 /// A device that follows its line.
 pub(crate) struct Daemon {
+    device: String,
     live: Live,
     controller: Controller,
     near: Option<Near>,
@@ -97,6 +99,7 @@ impl Daemon {
             probe: framing.wire_len(40),
         };
         Ok(Daemon {
+            device: request.device.clone(),
             live,
             controller: Controller::new(settings, clock::monotonic()),
             near: None,
@@ -154,7 +157,7 @@ impl Daemon {
 
     /// Looks for something to probe.
     fn seek(&mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
-        self.near = Near::find(stop)?;
+        self.near = Near::find(&self.device, stop)?;
         self.sought = clock::monotonic();
         tell(match &self.near {
             Some(near) => Told::Near {
@@ -244,7 +247,7 @@ impl Daemon {
 
 impl Near {
     /// The first hop beyond the access line, or else the farthest of the first ones that answers.
-    fn find(stop: &AtomicBool) -> Result<Option<Self>, Failure> {
+    fn find(device: &str, stop: &AtomicBool) -> Result<Option<Self>, Failure> {
         // No route to the Internet is no error: there may be one later.
         let Ok(route) = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop) else {
             return Ok(None);
@@ -260,6 +263,7 @@ impl Near {
                     PacketOptions::default(),
                     HOP_PATIENCE,
                     SIZE,
+                    arrivals(device),
                 ) else {
                     continue;
                 };
@@ -275,6 +279,12 @@ impl Near {
         }
         Ok(None)
     }
+}
+
+/// Knows when answers arrive at `device`, before the queue of our own that they then wait in.
+fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
+    let maps = evenkeel_kernel::maps(device).ok().flatten()?;
+    Some(Box::new(maps))
 }
 
 /// Whether a probe is answered; with stamps, whether they are there.

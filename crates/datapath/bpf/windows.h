@@ -25,9 +25,8 @@
 #define FRESH (SECOND / 1000)
 /* Round trip of those who have shown none yet, us. */
 #define UNKNOWN_RTT 30000
-/* Most segments of a first promise, and the segment supposed in it. */
+/* Most segments of a first promise. */
 #define FIRST_SEGMENTS 10
-#define USUAL_SEGMENT 1448
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
 #define MOST_BOOST 7000
 #define HOSTS 256
@@ -296,7 +295,7 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	 * pauses between costs more delay than it is worth.
 	 */
 	if (g->usual > 4000)
-		share -= share / 8;
+		share -= share / 16;
 	if (excess > small + g->usual && (!proven || pool->full)) {
 		extra -= (excess - small - g->usual) / 4;
 	} else if (excess > 4 * small + 2 * g->usual && pool->now >= l->target) {
@@ -455,7 +454,7 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 
 	if (us < 100)
 		us = 100;
-	__u32 wire = g->wire ? g->wire : l->packet, segment = g->segment ? g->segment : USUAL_SEGMENT;
+	__u32 wire = g->wire ? g->wire : l->packet, segment = g->segment ? g->segment : l->segment;
 	__u64 n = ((__u64)g->share * us / 1000000 + wire / 2) / wire;
 
 	/* No more than slow start can make use of: it might be somebody else's by then. */
@@ -475,16 +474,6 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 	return g->window;
 }
 
-/* Writes a window over that of a TCP header, with its checksum. */
-static __always_inline void rewrite(struct __sk_buff *skb, const struct packet *p, __u16 field)
-{
-	__be16 before = bpf_htons(p->window), after = bpf_htons(field);
-
-	if (bpf_l4_csum_replace(skb, p->tcp + 16, before, after, 2))
-		return;
-	bpf_skb_store_bytes(skb, p->tcp + 14, &after, 2, 0);
-}
-
 /* A packet leaves: bounds the window that it offers. */
 static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, struct pool *pool,
 				   struct host *h, struct flow *f, const struct packet *p, __u64 now)
@@ -502,10 +491,10 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 			n = 2;
 		if (n > FIRST_SEGMENTS)
 			n = FIRST_SEGMENTS;
-		n *= USUAL_SEGMENT;
+		n *= l->segment;
 		g->flags |= GRANT_RAMPS;
 		if (n < field) {
-			rewrite(skb, p, n);
+			rewrite(skb, p, p->tcp + 14, field, n);
 			field = n;
 		}
 		g->promise = field;
@@ -551,7 +540,7 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 		__u32 granted = (right - p->ack + unit - 1) >> (scale & 15);
 
 		if (granted < field) {
-			rewrite(skb, p, granted);
+			rewrite(skb, p, p->tcp + 14, field, granted);
 			real = p->ack + (granted << (scale & 15));
 		}
 	}

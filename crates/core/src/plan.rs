@@ -262,11 +262,16 @@ impl Mode {
     /// for clocks that differ. Towards us the queue moves to our side only as far as we are
     /// slower than the line, and one that was built there drains at the difference. Where
     /// senders are held by their windows no queue is built, and the shaper is there for the
-    /// others: it is a little slower than the line, and the windows aim a little below it.
-    pub fn shaped(self, line: &Line, windows: Option<u32>) -> Shaped {
+    /// others: it is a little slower than the line, and the windows aim a little below it. Where
+    /// arrivals are policed there is no shaper that windows have to stay below.
+    pub fn shaped(self, line: &Line, windows: Option<u32>, policed: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
             (Mode::Ping, Some(packet)) => {
-                let spare = spare_for_windows(line, packet);
+                let spare = if policed {
+                    0
+                } else {
+                    spare_for_windows(line, packet)
+                };
                 (9900, 9990 - spare / 2, 9980 - spare)
             }
             (Mode::Ping, None) => (9900, 9600, 0),
@@ -275,7 +280,11 @@ impl Mode {
         };
         Shaped {
             up: whole_kbit(line.up.per_ten_thousand(from)),
-            down: whole_kbit(line.down.per_ten_thousand(towards)),
+            down: if policed {
+                line.down
+            } else {
+                whole_kbit(line.down.per_ten_thousand(towards))
+            },
             windows: windows.map(|_| whole_kbit(line.down.per_ten_thousand(aim))),
         }
     }
@@ -296,7 +305,7 @@ fn spare_for_windows(line: &Line, packet: u32) -> u64 {
 pub struct Shaped {
     /// From us.
     pub up: Rate,
-    /// Towards us.
+    /// Towards us; the line's own rate where arrivals are policed.
     pub down: Rate,
     /// What receive windows aim at, if they are bounded.
     pub windows: Option<Rate>,
@@ -506,15 +515,14 @@ pub fn plan(
     };
     let packet = segments.down.packet(device.mtu);
     let windows = (policy.windows && programs).then_some(packet);
-    let shaped = policy.mode.shaped(&line, windows);
-    let ingress = policer.map_or(shaped.down, |p| p.rate);
+    let shaped = policy.mode.shaped(&line, windows, policer.is_some());
     let mut plan = Plan {
         backend,
         device: device.clone(),
         line,
         mode: policy.mode,
         egress: shaped.up,
-        ingress,
+        ingress: shaped.down,
         windows: shaped.windows,
         segments,
         ifb: ifb_name(device.ifindex),

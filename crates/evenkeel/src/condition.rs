@@ -90,6 +90,7 @@ impl Shaper for Evenkeel {
     }
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
+        let policed = matches!(self.ingress, Ingress::Police { .. });
         let packet = self.mss.longest(line.down, line.framing, MTU).packet(MTU);
         let shaped = self.mode.shaped(
             &Line {
@@ -98,9 +99,8 @@ impl Shaper for Evenkeel {
                 framing: line.framing,
             },
             self.windows.then_some(packet),
+            policed,
         );
-        let policed = matches!(self.ingress, Ingress::Police { .. });
-        let (up, down) = (shaped.up, if policed { line.down } else { shaped.down });
         let charge = |rate| Charge {
             rate,
             framing: line.framing,
@@ -124,8 +124,8 @@ impl Shaper for Evenkeel {
                 line.up.kbit(),
                 line.framing
             ),
-            down: Some(charge(down)),
-            up: Some(charge(up)),
+            down: Some(charge(shaped.down)),
+            up: Some(charge(shaped.up)),
         }
     }
 

@@ -14,6 +14,7 @@ pub mod plan;
 pub mod police;
 pub mod result;
 pub mod rules;
+pub mod segments;
 pub mod stats;
 pub mod swing;
 pub mod tc;

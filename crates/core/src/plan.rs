@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::police::Policer;
+use crate::segments::{Longest, Mss};
 use crate::tc::{Dev, FilterKey, Handle, LinkSettings, Op, Protocol};
 use crate::{Framing, Rate};
 
@@ -255,40 +256,48 @@ impl fmt::Display for Mode {
 
 impl Mode {
     /// The rates that a line of `up` and `down` is shaped to, and what receive windows aim at
-    /// where they are bounded.
+    /// where they are bounded on downloads in packets of so many bytes.
     ///
     /// From us the queue is all ours as soon as we send less than the line takes; the rest is
     /// for clocks that differ. Towards us the queue moves to our side only as far as we are
     /// slower than the line, and one that was built there drains at the difference. Where
     /// senders are held by their windows no queue is built, and the shaper is there for the
-    /// others: it is a little slower than the line, and the windows aim a little below it.
-    pub fn shaped(self, line: &Line, windows: bool) -> Shaped {
+    /// others: it is a little slower than the line, and the windows aim a little below it. Where
+    /// arrivals are policed there is no shaper that windows have to stay below.
+    pub fn shaped(self, line: &Line, windows: Option<u32>, policed: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
-            (Mode::Ping, true) => {
-                let spare = spare_for_windows(line);
+            (Mode::Ping, Some(packet)) => {
+                let spare = if policed {
+                    0
+                } else {
+                    spare_for_windows(line, packet)
+                };
                 (9900, 9990 - spare / 2, 9980 - spare)
             }
-            (Mode::Ping, false) => (9900, 9600, 0),
-            (Mode::Bandwidth, true) => (10_000, 10_000, 10_000),
-            (Mode::Bandwidth, false) => (10_000, 9900, 0),
+            (Mode::Ping, None) => (9900, 9600, 0),
+            (Mode::Bandwidth, Some(_)) => (10_000, 10_000, 10_000),
+            (Mode::Bandwidth, None) => (10_000, 9900, 0),
         };
         Shaped {
             up: whole_kbit(line.up.per_ten_thousand(from)),
-            down: whole_kbit(line.down.per_ten_thousand(towards)),
-            windows: windows.then(|| whole_kbit(line.down.per_ten_thousand(aim))),
+            down: if policed {
+                line.down
+            } else {
+                whole_kbit(line.down.per_ten_thousand(towards))
+            },
+            windows: windows.map(|_| whole_kbit(line.down.per_ten_thousand(aim))),
         }
     }
 }
 
 /// Ten-thousandths that windows leave of a line: the longer it takes for a packet the more, up
-/// to 2.8 %, because whole segments are granted and one too many then lasts long.
-fn spare_for_windows(line: &Line) -> u64 {
-    let packet = u64::from(line.framing.wire_len(1500));
+/// to 2.2 %, because whole segments are granted and one too many then lasts long.
+fn spare_for_windows(line: &Line, packet: u32) -> u64 {
     let us = line
         .down
-        .time_for(packet)
+        .time_for(line.framing.wire_len(packet).into())
         .map_or(u64::MAX, |t| t.as_micros() as u64);
-    (us.saturating_sub(100) * 4 / 10).min(280)
+    (us.saturating_sub(100) * 4 / 10).min(220)
 }
 
 /// What a line is shaped to, at the link layer.
@@ -296,7 +305,7 @@ fn spare_for_windows(line: &Line) -> u64 {
 pub struct Shaped {
     /// From us.
     pub up: Rate,
-    /// Towards us.
+    /// Towards us; the line's own rate where arrivals are policed.
     pub down: Rate,
     /// What receive windows aim at, if they are bounded.
     pub windows: Option<Rate>,
@@ -420,6 +429,8 @@ pub struct Plan {
     pub windows: Option<Rate>,
     /// CAKE's interval from us, if it is not its default.
     pub interval: Option<Duration>,
+    /// How long packets of new TCP connections may be.
+    pub segments: Segments,
     /// Name of the IFB that arriving packets are redirected to, if they are not policed.
     pub ifb: String,
     /// What the policer is told; absent if arrivals are shaped on the IFB.
@@ -449,6 +460,15 @@ pub enum PlanError {
     },
 }
 
+/// How long IP packets of new TCP connections may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Segments {
+    /// From us.
+    pub up: Longest,
+    /// Towards us.
+    pub down: Longest,
+}
+
 /// What is wanted of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
@@ -460,6 +480,8 @@ pub struct Policy {
     pub ingress: Ingress,
     /// Bound receive windows, where the kernel takes eBPF.
     pub windows: bool,
+    /// Bound the segments of new TCP connections, where the kernel takes eBPF.
+    pub mss: Mss,
 }
 
 /// Turns facts into a plan.
@@ -539,20 +561,27 @@ pub fn plan_tuned(
         });
     };
     let programs = caps.has(Feature::Bpf);
+    let mss = if programs { policy.mss } else { Mss::Off };
+    let segments = Segments {
+        up: mss.longest(line.up, line.framing, device.mtu),
+        down: mss.longest(line.down, line.framing, device.mtu),
+    };
+    let packet = segments.down.packet(device.mtu);
+    let windows = (policy.windows && programs).then_some(packet);
     let shaped = policy
         .mode
-        .shaped(&line, policy.windows && programs)
+        .shaped(&line, windows, policer.is_some())
         .tuned(tuning);
-    let ingress = policer.map_or(shaped.down, |p| p.rate);
     let mut plan = Plan {
         backend,
         device: device.clone(),
         line,
         mode: policy.mode,
         egress: shaped.up,
-        ingress,
+        ingress: shaped.down,
         windows: shaped.windows,
         interval: tuning.interval,
+        segments,
         ifb: ifb_name(device.ifindex),
         policer,
         programs,

@@ -5,8 +5,9 @@
  *
  * Principles: one table of flows for both directions, so that a download inherits what its
  * request was; rules are asked once per flow and again when mark, DSCP or the rules change; packets
- * are changed only by the policer (police.h), if it is told a rate, and in the window that they
- * offer (windows.h), and dropped only by these two; whatever cannot be parsed passes as it is.
+ * are changed only by the policer (police.h), if it is told a rate, in the segment size that their
+ * SYN announces (mss.h) and in the window that they offer (windows.h), and dropped only by the first
+ * and the last of these; whatever cannot be parsed passes as it is.
  * Everything works in a kernel without BTF or JIT.
  * Non-goals: payload; keeping state for what the LRU has forgotten.
  */
@@ -108,14 +109,16 @@ struct packet {
 	__u32 headers;  /* of each segment, from the IP header on */
 	__u32 stamp, echo;
 	__u32 tcp; /* where its header begins; 0: it has none */
+	__u32 mss_at; /* where its maximum segment size stands; 0: nowhere */
 	__u32 seq, ack;
 	__u16 window;
+	__u16 mss;
 	__u8 mptcp;
-	__u8 pad;
 	__u8 dscp;
 	__u8 tcp_flags;
 	__u8 scale; /* plus 1; 0: no option */
-	__u8 stamps; /* whether the two above are there */
+	__u8 stamps; /* whether there are any */
+	__u8 pad;
 };
 
 /* Where a packet is taken apart. In a map rather than on the stack, because the verifier follows
@@ -202,13 +205,14 @@ static __always_inline void fragment(struct scratch *s)
 	}
 }
 
-/* Time stamps and window scale, from `option` to `options_end`. */
+/* Time stamps, window scale and segment size, from `option` to `options_end`. */
 static __always_inline void tcp_options(struct __sk_buff *skb, struct scratch *s)
 {
 	struct packet *p = &s->p;
 
 	/* The usual form of everything but a SYN: NOP NOP TIMESTAMPS. */
-	if (s->options_end - s->option >= 12 && load(skb, s->option, s->bytes, 12) == 0 &&
+	if (!(p->tcp_flags & TCP_SYN) && s->options_end - s->option >= 12 &&
+	    load(skb, s->option, s->bytes, 12) == 0 &&
 	    s->bytes[0] == 1 && s->bytes[1] == 1 && s->bytes[2] == 8 && s->bytes[3] == 10) {
 		__builtin_memcpy(&p->stamp, s->bytes + 4, 4);
 		__builtin_memcpy(&p->echo, s->bytes + 8, 4);
@@ -236,6 +240,12 @@ static __always_inline void tcp_options(struct __sk_buff *skb, struct scratch *s
 			if (load(skb, s->option + 2, &p->stamp, 8))
 				return;
 			p->stamps = 1;
+		} else if (s->bytes[0] == 2 && s->bytes[1] == 4 &&
+			   s->option + 4 <= s->options_end) {
+			if (load(skb, s->option + 2, s->bytes + 2, 2))
+				return;
+			p->mss = s->bytes[2] << 8 | s->bytes[3];
+			p->mss_at = s->option + 2;
 		} else if (s->bytes[0] == 30) {
 			p->mptcp = 1;
 		}
@@ -373,6 +383,7 @@ static __always_inline int parse_usual(struct __sk_buff *skb, int way, struct sc
 	p->stamps = 0;
 	p->scale = 0;
 	p->mptcp = 0;
+	p->mss_at = 0;
 	if (ip[9] == IPPROTO_UDP) {
 		headers = 28;
 		p->tcp_flags = 0;
@@ -752,8 +763,25 @@ static __always_inline __u32 hash_of(const struct flow_key *k)
 	return h;
 }
 
+/* Writes another number of 16 bits over one of a TCP header, with its checksum. */
+static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p, __u32 at,
+				   __u16 before, __u16 after)
+{
+	__be16 bytes = bpf_htons(after), was = bpf_htons(before), is = bytes;
+
+	/* An option may lie across two of the numbers that are summed up. */
+	if ((at - p->tcp) & 1) {
+		was = before;
+		is = after;
+	}
+	if (bpf_l4_csum_replace(skb, p->tcp + 16, was, is, 2))
+		return -1;
+	return bpf_skb_store_bytes(skb, at, &bytes, 2, 0);
+}
+
 #include "framing.h"
 #include "windows.h"
+#include "mss.h"
 
 /* Tells the queueing discipline. */
 static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s, struct flow *f,
@@ -837,6 +865,7 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 	if (p->key.proto == IPPROTO_TCP)
 		round_trips(f, p, way, now);
 	hand_on(skb, &c->side[way & 1], f, p, way, now, counts);
+	bound_segments(skb, s, c->side[!(way & 1)].longest);
 	if (windows(skb, f, p, way, now)) {
 		counts->slowed += p->segments;
 		return TC_ACT_SHOT;

@@ -31,6 +31,7 @@
 struct side {
 	__u32 hand;
 	__u32 major; /* of the root discipline */
+	__u32 longest; /* bytes of TCP's IP packets this way; 0: not bounded */
 };
 
 struct config {
@@ -117,7 +118,9 @@ struct line {
 	__u32 packet;    /* bytes of a full packet at the link layer */
 	__u32 packet_ns; /* how long the line takes for it */
 	struct framing framing;
-	__u32 slack;     /* round trips may be so much beyond the least without it meaning much, us */
+	__u32 segment; /* TCP's payload in a full packet */
+	__u32 slack;   /* round trips may be so much beyond the least without it meaning much, us */
+	__u32 pad;
 };
 
 /* Who is active in a slot of time. */

@@ -25,9 +25,8 @@
 #define FRESH (SECOND / 1000)
 /* Round trip of those who have shown none yet, us. */
 #define UNKNOWN_RTT 30000
-/* Most segments of a first promise, and the segment supposed in it. */
+/* Most segments of a first promise. */
 #define FIRST_SEGMENTS 10
-#define USUAL_SEGMENT 1448
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
 #define MOST_BOOST 7000
 #define HOSTS 256
@@ -209,6 +208,38 @@ static __always_inline __u32 ahead_of(const struct line *l, const struct grant *
 	return pause < PAID ? pause : PAID;
 }
 
+/* What a flow would take next if nobody held it, bytes per second. Most new ones are short: half a
+ * first window in each round trip is what they take; whoever takes more has shown it by then.
+ */
+static __always_inline __u64 demand_of(const struct line *l, const struct grant *g, __u32 base)
+{
+	__u32 wire = g->wire ? g->wire : l->packet;
+	__u64 first = FIRST_SEGMENTS / 2 * (__u64)wire * 1000000 / base;
+
+	if (g->flags & GRANT_BOUND)
+		return l->target;
+	if (!(g->flags & GRANT_RAMPS))
+		return g->rate + g->rate / 8 + 1;
+	return g->rate * 4ULL > first ? g->rate * 4ULL : first;
+}
+
+/* Enters what a flow takes of its share, or its share if it takes all of that. */
+static __always_inline void enter(const struct line *l, struct pool *pool, struct host *h,
+				  struct flow *f, __u32 slot)
+{
+	struct grant *g = &f->grant;
+	__u32 base = base_rtt(f), ahead = ahead_of(l, g, base);
+	__u32 share = share_of(l, pool, h, g, slot, f->tier);
+	__u64 demand = demand_of(l, g, base);
+
+	g->share = share;
+	g->settled = 1;
+	if (demand >= share)
+		pay(pool, h, g, slot, ahead, weight_of(f->tier), 0);
+	else
+		pay(pool, h, g, slot, ahead, 0, demand);
+}
+
 /* How long the line must not have been full until that is believed, ns. */
 static __always_inline __u64 proof(const struct line *l, __u32 base)
 {
@@ -295,11 +326,12 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	/* Late acknowledgements come in bursts, and so does what they let through: to fill the
 	 * pauses between costs more delay than it is worth.
 	 */
-	if (g->usual > 4000)
-		share -= share / 8;
-	if (excess > small + g->usual && (!proven || pool->full)) {
-		extra -= (excess - small - g->usual) / 4;
-	} else if (excess > 4 * small + 2 * g->usual && pool->now >= l->target) {
+	if (g->usual > 6000)
+		share -= share / 16;
+	int queued = excess > small + g->usual && (!proven || pool->full);
+
+	queued |= excess > 4 * small + 2 * g->usual && pool->now >= l->target;
+	if (queued) {
 		extra -= (excess - small - g->usual) / 4;
 	} else if (g->rate < share - share / 16 || (g->rate < share && !pool->full)) {
 		extra += (__u64)took_us * (share - g->rate) / share / 4;
@@ -419,24 +451,7 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 	}
 	if ((__s32)(g->paid - slot) > 1 && g->settled)
 		return;
-	/* What it would take next. */
-	__u32 share = share_of(l, pool, h, g, slot, f->tier), demand;
-
-	g->share = share;
-	if (g->flags & GRANT_BOUND) {
-		demand = share;
-	} else if (g->flags & GRANT_RAMPS) {
-		__u64 first = 2 * FIRST_SEGMENTS * (__u64)g->wire * 1000000 / base;
-
-		demand = g->rate * 4ULL > first ? g->rate * 4ULL : first;
-	} else {
-		demand = g->rate + g->rate / 8 + 1;
-	}
-	g->settled = 1;
-	if (demand >= share)
-		pay(pool, h, g, slot, ahead_of(l, g, base), weight_of(f->tier), 0);
-	else
-		pay(pool, h, g, slot, ahead_of(l, g, base), 0, demand);
+	enter(l, pool, h, f, slot);
 }
 
 /* Window for a flow now, bytes. */
@@ -455,7 +470,7 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 
 	if (us < 100)
 		us = 100;
-	__u32 wire = g->wire ? g->wire : l->packet, segment = g->segment ? g->segment : USUAL_SEGMENT;
+	__u32 wire = g->wire ? g->wire : l->packet, segment = g->segment ? g->segment : l->segment;
 	__u64 n = ((__u64)g->share * us / 1000000 + wire / 2) / wire;
 
 	/* No more than slow start can make use of: it might be somebody else's by then. */
@@ -475,16 +490,6 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 	return g->window;
 }
 
-/* Writes a window over that of a TCP header, with its checksum. */
-static __always_inline void rewrite(struct __sk_buff *skb, const struct packet *p, __u16 field)
-{
-	__be16 before = bpf_htons(p->window), after = bpf_htons(field);
-
-	if (bpf_l4_csum_replace(skb, p->tcp + 16, before, after, 2))
-		return;
-	bpf_skb_store_bytes(skb, p->tcp + 14, &after, 2, 0);
-}
-
 /* A packet leaves: bounds the window that it offers. */
 static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, struct pool *pool,
 				   struct host *h, struct flow *f, const struct packet *p, __u64 now)
@@ -502,10 +507,10 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 			n = 2;
 		if (n > FIRST_SEGMENTS)
 			n = FIRST_SEGMENTS;
-		n *= USUAL_SEGMENT;
+		n *= l->segment;
 		g->flags |= GRANT_RAMPS;
 		if (n < field) {
-			rewrite(skb, p, n);
+			rewrite(skb, p, p->tcp + 14, field, n);
 			field = n;
 		}
 		g->promise = field;
@@ -525,11 +530,7 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 
 	if (!g->paid && g->flags & GRANT_RAMPS) {
 		/* Whoever has shaken hands will soon take something. */
-		__u32 base = base_rtt(f), wire = g->wire ? g->wire : l->packet;
-		__u64 first = 2 * FIRST_SEGMENTS * (__u64)wire * 1000000 / base;
-		__u32 share = share_of(l, pool, h, g, slot, f->tier);
-
-		pay(pool, h, g, slot, ahead_of(l, g, base), first >= share ? weight_of(f->tier) : 0, first);
+		enter(l, pool, h, f, slot);
 		g->since = now;
 	}
 	__u32 from = p->ack, window = window_of(l, pool, h, f, now);
@@ -551,7 +552,7 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 		__u32 granted = (right - p->ack + unit - 1) >> (scale & 15);
 
 		if (granted < field) {
-			rewrite(skb, p, granted);
+			rewrite(skb, p, p->tcp + 14, field, granted);
 			real = p->ack + (granted << (scale & 15));
 		}
 	}
@@ -588,17 +589,8 @@ static __always_inline int slow_down(const struct line *l, struct pool *pool, st
 		g->since = now;
 		g->settled = 0;
 	}
-	if ((__s32)(g->paid - slot) <= 1 || !g->settled) {
-		__u32 share = share_of(l, pool, h, g, slot, f->tier);
-		__u32 demand = g->rate + g->rate / 8 + 1;
-
-		g->share = share;
-		g->settled = 1;
-		if (demand >= share)
-			pay(pool, h, g, slot, ahead_of(l, g, base), weight_of(f->tier), 0);
-		else
-			pay(pool, h, g, slot, ahead_of(l, g, base), 0, demand);
-	}
+	if ((__s32)(g->paid - slot) <= 1 || !g->settled)
+		enter(l, pool, h, f, slot);
 	if (g->rate < g->share - g->share / 16 || now - g->fresh < trip)
 		return 0;
 	/* The first time it probably doubles with every round trip. */

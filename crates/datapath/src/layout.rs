@@ -14,7 +14,7 @@ use evenkeel_core::rules::{FlowRule, Prefix};
 use evenkeel_core::{Framing, Rate};
 
 /// `struct config`.
-pub const CONFIG: usize = 28;
+pub const CONFIG: usize = 36;
 /// `struct rule`.
 pub const RULE: usize = 64;
 /// `struct flow_key`.
@@ -22,7 +22,7 @@ pub const KEY: usize = 40;
 /// `struct flow`.
 pub const FLOW: usize = 328;
 /// `struct line`.
-pub const LINE: usize = 40;
+pub const LINE: usize = 48;
 /// `struct counts`.
 pub const COUNTS: usize = 216;
 /// `MAX_RULES`: of one set.
@@ -33,6 +33,9 @@ pub const RTT_STEPS: usize = 80;
 pub const HEAVY_BUCKETS: u8 = 16;
 /// `LIGHT_BUCKETS`: classes of a tier that light flows share.
 pub const LIGHT_BUCKETS: u8 = 4;
+
+/// Of a full packet: IPv4, TCP, time stamps.
+const HEADERS: u32 = 52;
 
 /// How a tier is handed to the queueing discipline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,6 +58,8 @@ pub struct Side {
     pub hand: Hand,
     /// Major number of the root discipline, as in its handle (`0xec0` for `ec0:`).
     pub major: u16,
+    /// How long the IP packets of new TCP connections may be, bytes; `None`: not bounded.
+    pub longest: Option<u16>,
 }
 
 /// What the programs are told.
@@ -85,6 +90,7 @@ impl Config {
                 Hand::Buckets => 3,
             });
             w.u32(u32::from(side.major) << 16);
+            w.u32(side.longest.unwrap_or_default().into());
         }
         w.bytes
     }
@@ -106,6 +112,7 @@ impl Config {
                 _ => Hand::Nothing,
             };
             side.major = (r.u32()? >> 16) as u16;
+            side.longest = Some(r.u32()? as u16).filter(|n| *n > 0);
         }
         Some(config)
     }
@@ -209,7 +216,7 @@ pub struct Line {
     pub target: Rate,
     /// How packets are framed.
     pub framing: Framing,
-    /// Length of a full IP packet, bytes.
+    /// Length of TCP's full IP packets, bytes.
     pub mtu: u32,
     /// Round trips may be so much longer than the least without it meaning much: on lines whose
     /// delay wanders, and where a short queue is kept.
@@ -235,6 +242,7 @@ impl Line {
         });
         w.u32(i32::from(self.framing.overhead) as u32);
         w.u32(u32::from(self.framing.mpu));
+        w.u32(self.mtu.saturating_sub(HEADERS).max(1));
         w.u32(u32::try_from(self.slack.as_micros()).unwrap_or(u32::MAX));
         w.bytes
     }

@@ -61,7 +61,11 @@ fn the_programs_cost_little() {
         ("HTB, buckets", Hand::Buckets, None),
         ("policed", Hand::Nothing, Some(&policer)),
     ] {
-        let side = Side { hand, major: 0xec0 };
+        let side = Side {
+            hand,
+            major: 0xec0,
+            longest: None,
+        };
         maps.set_sides([side, side]).unwrap();
         maps.set_policer(policer).unwrap();
         for (name, payload) in [("ek_egress", 0), ("ek_ingress", 1448)] {
@@ -95,6 +99,7 @@ fn bounding_windows_costs_little() {
     let side = Side {
         hand: Hand::Cake,
         major: 0xec0,
+        longest: None,
     };
     maps.set_sides([side, side]).unwrap();
     let line = Line {

@@ -283,6 +283,46 @@ fn acknowledgements_go_last() {
     assert_eq!(b.policed().acks, 1);
 }
 
+/// Whatever else has come: where an acknowledgement of an upload is dropped, a long packet would be
+/// as well.
+#[test]
+fn no_acknowledgement_is_dropped_where_a_long_packet_passes() {
+    let long: Vec<_> = [0, 1]
+        .into_iter()
+        .flat_map(|ecn| [v4(ecn, 17, &udp(1400)), v4(ecn, 6, &tcp(0x10, 1400))])
+        .collect();
+    let short = v4(0, 17, &udp(172));
+    let ack = v4(0, 6, &tcp(0x10, 0));
+    for seed in 1..=5u64 {
+        let b = Bench::new(&slow("atm:40", 3000 * seed));
+        let mut random = seed;
+        let mut dropped = 0;
+        for step in 0..1000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            match random >> 61 {
+                0..=2 => {
+                    b.returned(&long[step % long.len()]);
+                }
+                3 => {
+                    b.returned(&short);
+                }
+                _ if b.returned(&ack) == NEXT => {}
+                _ => {
+                    dropped += 1;
+                    for packet in &long {
+                        assert_ne!(b.returned(packet), NEXT, "seed {seed}, step {step}");
+                    }
+                }
+            }
+        }
+        // Nothing but acknowledgements has passed for long then.
+        assert_eq!(b.policed().acks, dropped, "seed {seed}");
+        assert!(dropped > 0, "seed {seed}");
+    }
+}
+
 /// The counted bytes are those of `Framing::wire_len`, for each segment of a super-packet.
 #[test]
 fn bytes_are_those_of_the_line() {

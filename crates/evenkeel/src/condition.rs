@@ -11,12 +11,15 @@ use std::thread::JoinHandle;
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
+use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
 use evenkeel_lab::{Shaper, ShaperError, Site};
 
 use crate::failure::Failure;
 use crate::run::daemon::Daemon;
+/// Of the lab's devices, bytes.
+const MTU: u32 = 1500;
 
 /// The conditions beside `none`; records go into `state`.
 pub(crate) fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
@@ -41,58 +44,51 @@ struct Evenkeel {
     ingress: Ingress,
     mode: Mode,
     windows: bool,
+    mss: Mss,
     state: std::path::PathBuf,
     device: String,
 }
 
 impl Evenkeel {
-    /// The conditions that are evenkeel: what it does by itself, each backend, each mode.
+    /// The conditions that are evenkeel: what it does by itself, each backend, each mode, without
+    /// one of its parts.
     fn all(state: &Path) -> Vec<Self> {
-        let police = Ingress::Police { mark: 0 };
-        [
-            ("evenkeel", Choice::Auto, Ingress::Auto, Mode::Ping, true),
-            (
-                "evenkeel-cake",
-                Choice::Cake,
-                Ingress::Auto,
-                Mode::Ping,
-                true,
-            ),
-            ("evenkeel-htb", Choice::Htb, Ingress::Auto, Mode::Ping, true),
-            (
-                "evenkeel-bare",
-                Choice::Bare,
-                Ingress::Auto,
-                Mode::Ping,
-                true,
-            ),
-            ("evenkeel-police", Choice::Auto, police, Mode::Ping, true),
-            (
-                "evenkeel-bandwidth",
-                Choice::Auto,
-                Ingress::Auto,
-                Mode::Bandwidth,
-                true,
-            ),
-            (
-                "evenkeel-without-windows",
-                Choice::Auto,
-                Ingress::Auto,
-                Mode::Ping,
-                false,
-            ),
-        ]
-        .into_iter()
-        .map(|(name, choice, ingress, mode, windows)| Evenkeel {
+        let ours = |name| Evenkeel {
             name,
-            choice,
-            ingress,
-            mode,
-            windows,
+            choice: Choice::Auto,
+            ingress: Ingress::Auto,
+            mode: Mode::Ping,
+            windows: true,
+            mss: Mss::Auto,
             state: state.to_owned(),
             device: String::new(),
-        })
-        .collect()
+        };
+        let backend = |name, choice| Evenkeel {
+            choice,
+            ..ours(name)
+        };
+        vec![
+            ours("evenkeel"),
+            backend("evenkeel-cake", Choice::Cake),
+            backend("evenkeel-htb", Choice::Htb),
+            backend("evenkeel-bare", Choice::Bare),
+            Evenkeel {
+                ingress: Ingress::Police { mark: 0 },
+                ..ours("evenkeel-police")
+            },
+            Evenkeel {
+                mode: Mode::Bandwidth,
+                ..ours("evenkeel-bandwidth")
+            },
+            Evenkeel {
+                windows: false,
+                ..ours("evenkeel-without-windows")
+            },
+            Evenkeel {
+                mss: Mss::Off,
+                ..ours("evenkeel-without-mss")
+            },
+        ]
     }
 
     /// The directory belongs to the namespace we are in, so it is made anew each time.
@@ -107,16 +103,17 @@ impl Shaper for Evenkeel {
     }
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
+        let policed = matches!(self.ingress, Ingress::Police { .. });
+        let packet = self.mss.longest(line.down, line.framing, MTU).packet(MTU);
         let shaped = self.mode.shaped(
             &Line {
                 down: line.down,
                 up: line.up,
                 framing: line.framing,
             },
-            self.windows,
+            self.windows.then_some(packet),
+            policed,
         );
-        let policed = matches!(self.ingress, Ingress::Police { .. });
-        let (up, down) = (shaped.up, if policed { line.down } else { shaped.down });
         let charge = |rate| Charge {
             rate,
             framing: line.framing,
@@ -140,8 +137,8 @@ impl Shaper for Evenkeel {
                 line.up.kbit(),
                 line.framing
             ),
-            down: Some(charge(down)),
-            up: Some(charge(up)),
+            down: Some(charge(shaped.down)),
+            up: Some(charge(shaped.up)),
         }
     }
 
@@ -156,6 +153,7 @@ impl Shaper for Evenkeel {
             ingress: self.ingress,
             mode: self.mode,
             windows: self.windows,
+            mss: self.mss,
             replace: false,
             rules: Vec::new(),
         };

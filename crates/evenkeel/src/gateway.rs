@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 
 use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
-use evenkeel_kernel::{Cleared, Direction, Health, Request, Seen, Shaped, StateDir};
+use evenkeel_kernel::{Cleared, Direction, Health, Request, Seen, Shaped, Shortened, StateDir};
 
 use crate::Arrivals;
 use crate::Windows;
@@ -38,6 +38,7 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
         ingress,
         mode: args.mode,
         windows: args.windows == Windows::On,
+        mss: args.mss,
         replace: args.replace,
         rules,
     };
@@ -89,6 +90,14 @@ fn dry_run(plan: &Plan) -> String {
                 text,
                 "# what it cannot mark by ECN gets the fwmark {}",
                 p.mark
+            );
+        }
+    }
+    for (name, longest) in [("up", plan.segments.up), ("down", plan.segments.down)] {
+        if let Some(bytes) = longest.0 {
+            let _ = writeln!(
+                text,
+                "# evenkeel's own program bounds packets of new TCP connections {name} to {bytes} bytes"
             );
         }
     }
@@ -146,6 +155,9 @@ fn summary(shaped: &Shaped) -> String {
     if let Some(aim) = s.windows {
         let _ = writeln!(text, "Receive windows hold downloads to {aim}.");
     }
+    for line in segments(shaped.segments_up, shaped.segments_down) {
+        let _ = writeln!(text, "{line}");
+    }
     if let Some(what) = &s.replaced {
         let _ = writeln!(
             text,
@@ -154,6 +166,23 @@ fn summary(shaped: &Shaped) -> String {
         );
     }
     text
+}
+
+/// How packets of new TCP connections are shortened, and what that costs.
+fn segments(up: Option<Shortened>, down: Option<Shortened>) -> impl Iterator<Item = String> {
+    let lines = [("up", up), ("down", down)];
+    lines.into_iter().filter_map(|(name, shortened)| {
+        let s = shortened?;
+        let (what, percent) = if s.costs_percent < 0.0 {
+            ("brings", -s.costs_percent)
+        } else {
+            ("costs", s.costs_percent)
+        };
+        Some(format!(
+            "TCP {name}: packets of at most {} bytes, {:.1} ms each; {what} {percent:.1} % of goodput",
+            s.packet, s.takes_ms
+        ))
+    })
 }
 
 /// `evenkeel clear`.
@@ -198,6 +227,9 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         }
         if let Some(aim) = s.windows {
             let _ = writeln!(text, "  receive windows hold downloads to {aim}");
+        }
+        for line in segments(s.segments_up, s.segments_down) {
+            let _ = writeln!(text, "  {line}");
         }
         if let Some(why) = &s.without_programs {
             let _ = writeln!(

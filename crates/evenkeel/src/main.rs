@@ -21,6 +21,7 @@ use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
+use evenkeel_core::segments::Mss;
 use evenkeel_core::{Framing, Rate};
 
 use crate::failure::Failure;
@@ -88,6 +89,10 @@ struct Shape {
     /// Hold downloads back by their receive windows, where the kernel takes eBPF: on or off
     #[arg(long, value_enum, default_value = "on", hide_possible_values = true)]
     windows: Windows,
+    /// Longest segments of new TCP connections: auto, off, or bytes over IPv4; auto shortens packets
+    /// that a slow line takes long for, and fills ATM's cells
+    #[arg(long, default_value = "auto")]
+    mss: Mss,
     /// Which flows are urgent, in order: "voice udp port 3478-3481", "bulk cgroup /backup.slice"
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<FlowRule>,

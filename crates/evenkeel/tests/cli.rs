@@ -118,6 +118,7 @@ fn bad_input_is_one_line_and_changes_nothing() {
                 2,
                 "ping nor bandwidth",
             ),
+            ("shape wan 10mbit 1mbit --mss 20", 2, "216 to 65495"),
             ("shape wan 10mbit 1mbit --bogus", 2, "--bogus"),
             ("clear nope", 1, "nope: no such device"),
             ("status nope", 1, "nope: no such device"),
@@ -261,6 +262,18 @@ fn shape_status_clear() {
         assert_eq!(json[0]["seen"]["down"]["tiers"][3]["tier"], "bulk");
         assert_eq!(json[0]["seen"]["internet"]["count"], 0);
         assert!(run("shape wan 60mbit 12mbit --framing pppoe-ptm").contains("changed in place"));
+        let slow = run("shape wan 16mbit 1mbit --framing pppoe-llcsnap");
+        assert!(
+            slow.contains("TCP up: packets of at most 728 bytes, 6.8 ms each; costs 3.7 %")
+                && slow
+                    .contains("TCP down: packets of at most 1496 bytes, 0.8 ms each; brings 2.8 %"),
+            "{slow}"
+        );
+        assert!(run("status").contains("TCP up: packets of at most 728 bytes"));
+        let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
+        assert_eq!(json[0]["segments_down"]["packet"], 1496);
+        let off = "shape wan 16mbit 1mbit --framing pppoe-llcsnap --mss off";
+        assert!(!run(off).contains("TCP up"));
         let policed = "shape wan 60mbit 12mbit --framing pppoe-ptm --ingress police";
         assert!(run(&format!("{policed} --dry-run")).contains("polices arrivals: above 98 %"));
         assert!(run(policed).contains("Arrivals are policed"));

@@ -23,4 +23,4 @@ pub use seen::{Arrived, RoundTrips, Seen, SeenTier, Step};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};
-pub use status::{Direction, Health, Policing, Status, TierCounters, status};
+pub use status::{Direction, Health, Policing, Shortened, Status, TierCounters, status};

@@ -152,6 +152,11 @@ impl Live {
             }
         }
         if let Some(maps) = &mut self.maps
+            && self.plan.segments != next.segments
+        {
+            maps.set_sides(programs::sides(&next))?;
+        }
+        if let Some(maps) = &mut self.maps
             && let Some(policer) = &next.policer
             && self.plan.policer.as_ref() != Some(policer)
         {

@@ -71,22 +71,37 @@ pub fn control_groups() -> Option<PathBuf> {
 /// Loads the programs, told what `plan` wants of them.
 pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
     let mut programs = Programs::load(plan.device.link_header)?;
-    let mut maps = programs.maps()?;
+    tell(&mut programs.maps()?, plan, rules)?;
+    Ok(programs)
+}
+
+/// Tells programs what `plan` wants of them, also while they run.
+pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &[Rule]) -> Result<(), Error> {
+    maps.set_sides(sides(plan))?;
+    maps.set_policer(plan.policer.as_ref())?;
+    maps.set_rules(rules)?;
+    maps.set_line(line(plan))?;
+    Ok(())
+}
+
+/// Where tiers are handed to, and how long packets of new connections may be.
+pub(crate) fn sides(plan: &Plan) -> [Side; 2] {
     let hand = match plan.backend {
         Backend::Cake => Hand::Cake,
         Backend::HtbFqCodel => Hand::Tiers,
         Backend::HtbBuckets => Hand::Buckets,
     };
-    let mut sides = [EGRESS, INGRESS].map(|major| Side { hand, major });
+    let longest = plan.segments;
+    let mut sides = [(EGRESS, longest.up), (INGRESS, longest.down)].map(|(major, longest)| Side {
+        hand,
+        major,
+        longest: longest.0,
+    });
     if plan.policer.is_some() {
         // Behind the policer nothing waits.
         sides[1].hand = Hand::Nothing;
     }
-    maps.set_sides(sides)?;
-    maps.set_policer(plan.policer.as_ref())?;
-    maps.set_rules(rules)?;
-    maps.set_line(line(plan))?;
-    Ok(programs)
+    sides
 }
 
 /// What the windows are told: a lasting lease, until somebody says otherwise.
@@ -96,7 +111,7 @@ pub(crate) fn line(plan: &Plan) -> Option<Line> {
         rate: plan.line.down,
         target,
         framing: plan.line.framing,
-        mtu: plan.device.mtu,
+        mtu: plan.segments.down.packet(plan.device.mtu),
         slack: Duration::ZERO,
     })
 }

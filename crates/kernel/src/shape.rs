@@ -9,12 +9,13 @@ use evenkeel_core::plan::{
     Policy, ifb_name, plan, removal,
 };
 use evenkeel_core::rules::FlowRule;
+use evenkeel_core::segments::Mss;
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::link::{Hardware, LinkInfo};
 
-use crate::{Error, Session, State, StateDir, capabilities, programs};
+use crate::{Error, Session, Shortened, State, StateDir, capabilities, programs};
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct Request {
     pub mode: Mode,
     /// Bound receive windows of downloads, where the kernel takes eBPF.
     pub windows: bool,
+    /// Bound the segments of new TCP connections, where the kernel takes eBPF.
+    pub mss: Mss,
     /// Remove somebody else's root discipline.
     pub replace: bool,
     /// Which flows are urgent; the default rules come after these.
@@ -42,7 +45,7 @@ pub struct Request {
 }
 
 /// What was done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Shaped {
     /// The record of it.
     pub state: State,
@@ -50,6 +53,10 @@ pub struct Shaped {
     pub egress: Rate,
     /// Shaped rate towards us.
     pub ingress: Rate,
+    /// How TCP's packets from us are shortened, if they are.
+    pub segments_up: Option<Shortened>,
+    /// Those towards us.
+    pub segments_down: Option<Shortened>,
     /// The tree stood already and was changed in place.
     pub in_place: bool,
     /// What a person should know.
@@ -198,6 +205,7 @@ pub(crate) fn policy(request: &Request) -> Policy {
         choice: request.choice,
         ingress: request.ingress,
         windows: request.windows,
+        mss: request.mss,
     }
 }
 
@@ -247,6 +255,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             framing_assumed: request.framing.is_none(),
             mode: request.mode,
             windows: plan.windows,
+            segments: plan.segments,
             ifb: plan.ifb.clone(),
             policer: plan.policer,
             made_clsact,
@@ -257,10 +266,14 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
         }
         .stamp()
     };
+    let shortened =
+        |longest, rate| Shortened::new(longest, rate, plan.line.framing, plan.device.mtu);
     let done = |made_clsact, in_place| Shaped {
         state: state(true, made_clsact),
         egress: plan.egress,
         ingress: plan.ingress,
+        segments_up: shortened(plan.segments.up, request.up),
+        segments_down: shortened(plan.segments.down, request.down),
         in_place,
         warnings: {
             let mut all = warnings(request);
@@ -287,9 +300,7 @@ pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Res
             session.apply(op)?;
         }
         if let Some(mut maps) = programs::maps(&request.device)? {
-            maps.set_rules(&rules)?;
-            maps.set_line(programs::line(&plan))?;
-            maps.set_policer(plan.policer.as_ref())?;
+            programs::tell(&mut maps, &plan, &rules)?;
         }
         let shaped = done(made_clsact, true);
         dir.save(&shaped.state)?;

@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use evenkeel_core::plan::{Backend, LinkSizes, Mode};
+use evenkeel_core::plan::{Backend, LinkSizes, Mode, Segments};
 use evenkeel_core::police::Policer;
 use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,9 @@ pub struct State {
     /// What receive windows aim at; absent if they are left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Rate>,
+    /// How long packets of new TCP connections may be.
+    #[serde(default)]
+    pub segments: Segments,
     /// Name of our IFB.
     pub ifb: String,
     /// What our policer was told; absent if arrivals are shaped on the IFB.

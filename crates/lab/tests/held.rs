@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use evenkeel_core::plan::{Choice, Ingress, Mode};
+use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, maps, shape};
 use evenkeel_measure::echo::Echo;
 use evenkeel_measure::probe::{ProbeConfig, Prober};
@@ -54,6 +55,7 @@ fn prepare(near: &Netns, far: &Netns, records: std::path::PathBuf) {
             ingress: Ingress::Ifb,
             mode: Mode::Ping,
             windows: false,
+            mss: Mss::Off,
             replace: false,
             rules: Vec::new(),
         };

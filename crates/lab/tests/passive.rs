@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_core::plan::{Choice, Ingress, Mode};
+use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
 use evenkeel_lab::Experiment;
 use evenkeel_lab::emulator::{Emulator, LineConfig};
@@ -125,6 +126,7 @@ fn measured(n: usize, rounds: usize) -> Result<Vec<f64>, String> {
                 ingress: Ingress::Auto,
                 mode: Mode::Ping,
                 windows: false,
+                mss: Mss::Off,
                 replace: false,
                 rules: Vec::new(),
             };

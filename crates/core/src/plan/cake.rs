@@ -27,7 +27,7 @@ impl Side<'_> {
                 wash: Some(false),
                 ingress: Some(self.ingress),
                 ack_filter: Some(if thin_acks {
-                    AckFilter::On
+                    AckFilter::Aggressive
                 } else {
                     AckFilter::Off
                 }),

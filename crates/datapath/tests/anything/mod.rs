@@ -40,7 +40,11 @@ impl Anything {
         let (programs, maps) = &mut self.benches[usize::from(choice >> 1 & 1)];
         let hands = [Hand::Nothing, Hand::Cake, Hand::Tiers, Hand::Buckets];
         let hand = hands[usize::from(choice >> 2 & 3)];
-        let side = |major| Side { hand, major };
+        let side = |major| Side {
+            hand,
+            major,
+            longest: None,
+        };
         maps.set_sides([side(0xec0), side(0xec1)]).unwrap();
         let policed = choice & 16 != 0;
         let policer = Policer {

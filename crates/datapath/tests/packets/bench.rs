@@ -29,7 +29,11 @@ impl Bench {
     pub(crate) fn new(link_header: u16, hand: Hand) -> Self {
         let mut programs = Programs::load(link_header).unwrap_or_else(|e| panic!("{e}"));
         let mut maps = programs.maps().unwrap();
-        let side = Side { hand, major: 0xec0 };
+        let side = Side {
+            hand,
+            major: 0xec0,
+            longest: None,
+        };
         maps.set_sides([
             side,
             Side {

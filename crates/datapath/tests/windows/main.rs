@@ -9,3 +9,5 @@ mod bench;
 mod edges;
 mod granted;
 mod receiver;
+#[path = "../tcp/mod.rs"]
+mod tcp;

@@ -13,6 +13,7 @@ use clap::Args;
 use evenkeel_core::control::{Bounds, Reason, Target};
 use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
 use evenkeel_core::rules::FlowRule;
+use evenkeel_core::segments::Mss;
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Request, StateDir};
 use evenkeel_sys::clock;
@@ -76,6 +77,7 @@ pub(crate) fn request(device: &str, mode: Mode) -> Request {
         ingress: Ingress::Auto,
         mode,
         windows: true,
+        mss: Mss::Auto,
         replace: false,
         rules: Vec::new(),
     }

@@ -150,6 +150,7 @@ fn plan_for(
         choice: Choice::Auto,
         ingress: request.ingress,
         windows: request.windows,
+        mss: request.mss,
     };
     plan(&w.caps, &device, line, policy).unwrap()
 }

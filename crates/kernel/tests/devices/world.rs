@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 
 use evenkeel_core::plan::{Backend, Capabilities, Choice, Feature, Ingress, Mode};
+use evenkeel_core::segments::Mss;
 use evenkeel_core::tc::Handle;
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Request, Session, StateDir, capabilities};
@@ -243,6 +244,7 @@ pub(crate) fn request(down: &str, up: &str, framing: &str) -> Request {
         ingress: Ingress::Auto,
         mode: Mode::Ping,
         windows: true,
+        mss: Mss::Auto,
         replace: false,
     }
 }

@@ -22,6 +22,8 @@ const STEP: f64 = 0.001;
 const MTU: u32 = 1500;
 /// A sender's yield at a loss.
 const YIELD: f64 = 0.7;
+/// What waits there on average by then: CoDel bears more for an interval, s.
+const SIGNALLED: f64 = 0.020;
 /// What waits in our shaper before it signals, s.
 const TARGET: f64 = 0.005;
 
@@ -100,36 +102,41 @@ struct Sender {
     rate: f64,
     /// Where it was when it last lost something; 0: never, it doubles.
     top: f64,
-    /// A loss is heard of at this time.
-    told: Option<f64>,
+    /// A loss is heard of at this time, and the share of the rate that then remains.
+    told: Option<(f64, f64)>,
     flows: f64,
 }
 
 impl Sender {
     /// `passed`: what is acknowledged, and with it clocked out.
-    fn step(&mut self, t: f64, dt: f64, rtt: f64, limited: f64, passed: f64) {
-        if self.told.is_some_and(|at| t >= at) {
+    fn step(&mut self, t: f64, dt: f64, rtt: f64, limited: f64, passed: f64) -> f64 {
+        if let Some((at, remains)) = self.told
+            && t >= at
+        {
             self.told = None;
             self.top = self.rate.min(passed);
-            self.rate = self.top * YIELD;
+            self.rate = self.top * remains;
         }
         let least = self.flows * f64::from(MTU) / rtt;
-        if self.top == 0.0 {
-            self.rate += self.rate * dt / rtt * std::f64::consts::LN_2;
-        } else {
-            let back = (1.0f64).max(10.0 * rtt);
-            self.rate += 0.3 * self.top * dt / back;
+        // A window of data does not grow while the receiver's is the smaller one, and is still
+        // there when that opens.
+        if self.rate < limited {
+            if self.top == 0.0 {
+                self.rate += self.rate * dt / rtt * std::f64::consts::LN_2;
+            } else {
+                let back = (1.0f64).max(10.0 * rtt);
+                self.rate += 0.3 * self.top * dt / back;
+            }
         }
-        self.rate = self
-            .rate
-            .min(limited)
-            .min(2.0 * passed.max(least))
-            .max(least.min(limited));
+        self.rate = self.rate.min(2.0 * passed.max(least)).max(least);
+        self.rate.min(limited)
     }
 
-    fn lose(&mut self, t: f64, rtt: f64) {
+    /// `queued`: for so long a window's worth waits; to yield shortens that wait first.
+    fn lose(&mut self, t: f64, rtt: f64, queued: f64) {
         if self.told.is_none() {
-            self.told = Some(t + rtt);
+            let base = (rtt - queued).max(1e-3);
+            self.told = Some((t + rtt, (YIELD * rtt / base).min(0.98)));
         }
     }
 }
@@ -177,6 +184,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
     let mut flying = VecDeque::new();
     let mut clocked = [f64::MAX; 2];
     let mut full = [0.0; 2];
+    let mut sent = [0.0; 2];
     let mut senders = [Sender::default(), Sender::default()];
     let mut counted = [0.0; 2];
     let mut shaped: [Option<Target>; 2] = [None, None];
@@ -229,10 +237,10 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                     f64::MAX
                 };
                 // A window closes over round trips.
-                let limit = limit.max(sender.rate * (1.0 - STEP / (2.0 * felt)));
-                sender.step(t, STEP, felt, limit, clocked[i]);
+                let limit = limit.max(sent[i] * (1.0 - STEP / (2.0 * felt)));
+                sent[i] = sender.step(t, STEP, felt, limit, clocked[i]);
             }
-            let offered = if load.is_some() { sender.rate } else { 0.0 };
+            let offered = if load.is_some() { sent[i] } else { 0.0 };
             // From us: our shaper, then the line. Towards us: the line, then our shaper.
             let through = |waiting: &mut f64, offered: f64, rate: f64| {
                 let all = *waiting + offered * STEP;
@@ -264,11 +272,11 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
             full[i] = (1.0 - capacity / first.max(1.0)).clamp(0.0, 1.0);
             if queue[i] > side.buffer {
                 queue[i] = side.buffer;
-                sender.lose(t, felt);
+                sender.lose(t, felt, queue[i] / capacity);
             }
             if set < f64::MAX && own[i] > (TARGET * set).max(2.0 * packet) {
                 own[i] = own[i].min(0.1 * set);
-                sender.lose(t, felt);
+                sender.lose(t, felt, SIGNALLED);
             }
             // Judging.
             let j = &mut judged[i];
@@ -458,5 +466,123 @@ pub fn draw(seed: u64) -> Scene {
         loads,
         length,
         seed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rate;
+
+    /// 40 Mbit/s from us and 100 towards us, 10 ms, 400 packets of buffer.
+    fn scene() -> Scene {
+        let side = |mbit: f64| Side {
+            capacity: vec![(0.0, mbit * 125e3)],
+            buffer: 400.0 * 1538.0,
+        };
+        Scene {
+            sides: [side(40.0), side(100.0)],
+            rtt: 0.010,
+            jitter: 0.0,
+            loss: 0.0,
+            wander: Vec::new(),
+            others: [Vec::new(), Vec::new()],
+            framing: Framing::new(Mode::None, 38, 84),
+            stamps: true,
+            windows: true,
+            loads: [Vec::new(), Vec::new()],
+            length: 40.0,
+            seed: 7,
+        }
+    }
+
+    /// When, and what was known from then on: from us, towards us.
+    type Rates = (f64, Option<Rate>, Option<Rate>);
+
+    /// All changes.
+    fn history(scene: &Scene) -> ([Judged; 2], Vec<Rates>) {
+        let mut all = Vec::new();
+        let judged = run(scene, &mut |t, action| {
+            if let Action::Shape { up, down, .. } = action {
+                all.push((t, up.map(|u| u.capacity), down.map(|d| d.capacity)));
+            }
+        });
+        (judged, all)
+    }
+
+    fn within(rate: Option<Rate>, mbit: f64, share: f64) -> bool {
+        rate.is_some_and(|r| (r.bps() as f64 / (mbit * 1e6) - 1.0).abs() < share)
+    }
+
+    #[test]
+    fn the_first_load_shows_what_the_line_carries() {
+        for i in [0, 1] {
+            let mut scene = scene();
+            scene.loads[i] = vec![(3.0, 40.0, 1)];
+            let (judged, all) = history(&scene);
+            let known = |h: &(f64, Option<Rate>, Option<Rate>)| [(h.1, 40.0), (h.2, 100.0)][i];
+            let first = all.iter().find(|h| known(h).0.is_some()).unwrap();
+            assert!(first.0 < 4.0, "{first:?}");
+            let (rate, mbit) = known(first);
+            assert!(within(rate, mbit, 0.05), "{first:?}");
+            assert!(judged[i].queue / 37.0 < 0.003, "{judged:?}");
+            assert_eq!((judged[i].looks, judged[i].right), (1, 1), "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_halves_and_comes_back_is_followed() {
+        for i in [0, 1] {
+            let mut scene = scene();
+            let full = scene.sides[i].capacity[0].1;
+            scene.sides[i].capacity = vec![(0.0, full), (15.0, full / 2.0), (27.0, full)];
+            scene.loads[i] = vec![(3.0, 40.0, 1)];
+            let (judged, _) = history(&scene);
+            assert!(judged[i].queued < 1.0, "{judged:?}");
+            assert!(judged[i].worst > 0.7, "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn an_idle_line_whose_base_wanders_changes_no_rate() {
+        let mut scene = scene();
+        scene.loads[0] = vec![(3.0, 8.0, 1)];
+        scene.wander = (0..90)
+            .map(|i| (10.0 + f64::from(i) / 3.0, f64::from(i * 7 % 31) * 1e-3))
+            .collect();
+        let (judged, _) = history(&scene);
+        assert_eq!([judged[0].idle_changes, judged[1].idle_changes], [0, 0]);
+    }
+
+    #[test]
+    fn somebody_elses_load_is_not_cut_for_for_ever() {
+        let mut scene = scene();
+        scene.loads[0] = vec![(3.0, 40.0, 1)];
+        // 30 of the 40 Mbit/s for some seconds.
+        scene.others[0] = vec![(15.0, 30.0 * 125e3), (20.0, 0.0)];
+        let (judged, all) = history(&scene);
+        assert!(within(all.last().unwrap().1, 40.0, 0.3), "{:?}", all.last());
+        assert!(judged[0].starved < 3.0, "{judged:?}");
+    }
+
+    /// What lines from ranges come to; `evenkeel lab lines` makes more of them.
+    #[test]
+    fn most_lines_are_known_and_used() {
+        let mut looks = 0;
+        let (mut right, mut starved, mut queued) = (0, 0, 0);
+        let lines = 60;
+        for seed in 0..lines {
+            let scene = draw(seed);
+            for j in run(&scene, &mut |_, _| {}) {
+                looks += j.looks;
+                right += j.right;
+                starved += u32::from(j.starved > 3.0);
+                queued += u32::from(j.queued > f64::max(2.0, 8.0 * scene.rtt));
+            }
+        }
+        let directions = 2 * lines as u32;
+        assert!(right * 100 > looks * 78, "{right} of {looks}");
+        assert!(starved * 100 < directions * 15, "{starved} of {directions}");
+        assert!(queued * 100 < directions * 18, "{queued} of {directions}");
     }
 }

@@ -40,6 +40,8 @@ pub(crate) enum Lab {
     /// The kernel for virtual time
     #[command(subcommand)]
     Kernel(Kernel),
+    /// The controller of `run` on thousands of drawn lines, as fluids
+    Lines(crate::lines::Lines),
     /// What `run` calls in a guest
     #[command(hide = true)]
     Inside(InsideArgs),

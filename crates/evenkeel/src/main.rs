@@ -9,6 +9,7 @@ mod failure;
 mod flows;
 mod gateway;
 mod lab;
+mod lines;
 mod ping;
 mod report;
 mod run;
@@ -173,6 +174,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
         Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
+        Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
         Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
         Command::Report(args) => report::report(&args),
     };

@@ -37,6 +37,8 @@ const RESTLESS: f64 = 60.0;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
 const UNREST: f64 = 0.7;
 const CALMS: f64 = 8.0;
+/// Within this after the first look, s, others correct it.
+const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
 const FOLLOWED: f64 = 0.3;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
@@ -149,6 +151,8 @@ pub(super) struct Way {
     patience: f64,
     /// The capacity was found to be another one at this time.
     changed: f64,
+    /// When the first capacity was found.
+    first: f64,
     /// How much it changes, 0 to 1, and as of when.
     unrest: (f64, f64),
     /// Limits by the person.
@@ -171,6 +175,7 @@ impl Way {
             next_try: 0.0,
             patience: PATIENCE[0],
             changed: f64::MIN,
+            first: f64::MIN,
             unrest: (0.0, 0.0),
             least: 8_000.0,
             most: f64::MAX,
@@ -315,8 +320,14 @@ impl Way {
 
     fn changed(&mut self, before: Option<f64>, found: f64, now: f64) {
         self.changed = now;
-        if let Some(before) = before {
-            let more = UNREST * (found / before).ln().abs();
+        let Some(before) = before else {
+            self.first = now;
+            return;
+        };
+        let by = (found / before).ln().abs();
+        // First looks are corrected, and small changes are no unrest.
+        if by > 0.1 && now - self.first > CORRECTED {
+            let more = UNREST * by;
             self.unrest = ((self.restless(now) + more).min(1.0), now);
         }
     }
@@ -417,7 +428,15 @@ impl Way {
             _ => self.capacity.map(|c| c.0),
         };
         let queue = self.latest.map_or(0.0, |p| p.queue);
-        if self.phase == Phase::Open && queue < 2.0 * around.rise {
+        // A packet in front of the probe is no queue, and on a slow line it takes long. A line that
+        // became much slower shows it by a queue that grows fast.
+        let known = self.capacity.map_or(f64::MAX, |c| c.0);
+        let least = match self.phase {
+            Phase::Open => 2.0 * around.rise,
+            _ if found < 0.9 * known => (3.0 * around.rise).max(0.004),
+            _ => 0.0,
+        };
+        if queue < least.max(2.0 * around.packet / found) {
             return Found::Nothing;
         }
         if let (Phase::Try { .. }, Some(before)) = (self.phase, before) {
@@ -473,7 +492,12 @@ impl Way {
                 self.phase = Phase::Drain(drain);
             }
         }
-        if let Some(found) = self.estimate(around) {
+        // More than it was thought to carry would rather be what a full buffer threw away: we know
+        // what we sent, not what arrived.
+        let known = self.capacity.map_or(f64::MAX, |c| c.0);
+        if let Some(found) = self.estimate(around)
+            && (self.dir == Dir::Down || found < known * (1.0 + SAME))
+        {
             self.learn(found, around.now);
         }
         Found::Changed(Reason::Draining {
@@ -536,12 +560,13 @@ impl Way {
         }
         let reached = self.throughput(around);
         if self.is_restless(around.now) {
-            self.capacity = Some((self.bounded(reached.max(before * 0.9)), around.now));
+            let proven = reached.max(before);
+            self.capacity = Some((self.bounded(proven), around.now));
             self.phase = Phase::Try {
-                level: reached.max(before) * (1.0 + FREE),
+                level: proven * (1.0 + FREE),
                 step,
                 next: around.now + self.hold(around),
-                before: reached.max(before * 0.9),
+                before: proven,
             };
             return Found::Changed(Reason::Following { dir: self.dir });
         }

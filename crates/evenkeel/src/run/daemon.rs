@@ -30,6 +30,8 @@ const HOPS: u8 = 3;
 const HOP_PATIENCE: Duration = Duration::from_millis(700);
 /// So often the near hop is looked for again while nothing answers.
 const SEEK: Duration = Duration::from_secs(10);
+/// Where a TCP connection is asked for.
+const TCP_PORT: u16 = 80;
 /// Payload of a probe.
 const SIZE: u32 = 16;
 /// Milliseconds of a day.
@@ -199,7 +201,7 @@ impl Daemon {
         while let Some(event) = near.pinger.poll() {
             match event {
                 Event::Far(seq, ms) => near.far = Some((seq, ms)),
-                Event::Outcome(o) if o.fate == Fate::Reply => {
+                Event::Outcome(o) if is_answer(&o) => {
                     let far = near.far.filter(|f| f.0 == o.seq).map(|f| f.1);
                     answers.extend(answer(&o, far));
                 }
@@ -248,17 +250,20 @@ impl Daemon {
 impl Near {
     /// The first hop beyond the access line, or else the farthest of the first ones that answers.
     fn find(device: &str, stop: &AtomicBool) -> Result<Option<Self>, Failure> {
-        // No route to the Internet is no error: there may be one later.
-        let Ok(route) = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop) else {
-            return Ok(None);
-        };
-        let beyond = route.near_from_gateway().map(|n| n.1);
-        let rest = route.hops.iter().rev().filter_map(|h| h.addresses.first());
-        let candidates = beyond.into_iter().chain(rest.copied());
+        // No way to the Internet is no error: there may be one later. Hops that say nothing of
+        // probes that expire may answer to their own address all the same.
+        let route = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop).ok();
+        let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
+        let hops = route.iter().flat_map(|r| r.hops.iter().rev());
+        let rest = hops.filter_map(|h| h.addresses.first().copied());
+        let gateway = super::default_route().and_then(|r| r.1);
+        let candidates = beyond.into_iter().chain(rest).chain(gateway);
         for address in candidates {
-            for kind in [Kind::Timestamp, Kind::Echo] {
+            // Where ICMP is filtered, a refused TCP connection is an answer too.
+            for kind in [Kind::Timestamp, Kind::Echo, Kind::Tcp] {
+                let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
                 let Ok(mut pinger) = Pinger::open(
-                    SocketAddr::new(address, 0),
+                    SocketAddr::new(address, port),
                     kind,
                     PacketOptions::default(),
                     HOP_PATIENCE,
@@ -287,6 +292,11 @@ fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
     Some(Box::new(maps))
 }
 
+/// It came from what was probed.
+fn is_answer(o: &Outcome) -> bool {
+    matches!(o.fate, Fate::Reply | Fate::Refused)
+}
+
 /// Whether a probe is answered; with stamps, whether they are there.
 fn answers(pinger: &mut Pinger, stop: &AtomicBool) -> Result<bool, Failure> {
     if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
@@ -295,7 +305,7 @@ fn answers(pinger: &mut Pinger, stop: &AtomicBool) -> Result<bool, Failure> {
     while !stop.load(Ordering::Relaxed) {
         while let Some(event) = pinger.poll() {
             if let Event::Outcome(o) = event {
-                return Ok(o.fate == Fate::Reply);
+                return Ok(is_answer(&o));
             }
         }
         pinger.wait(None).map_err(Failure::work)?;

@@ -6,6 +6,7 @@
 
 pub(crate) mod daemon;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -132,15 +133,25 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
 
 /// The device of the default route.
 fn default_device() -> Result<String, Failure> {
-    // proc_net_route: device, destination and gateway in hex.
-    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
-    let mut defaults = routes.lines().skip(1).filter_map(|l| {
-        let mut fields = l.split_ascii_whitespace();
-        let device = fields.next()?;
-        (fields.next()? == "00000000").then(|| device.to_owned())
-    });
-    defaults.next().ok_or_else(|| {
+    default_route().map(|r| r.0).ok_or_else(|| {
         Failure::usage("there is no default route: name the device that leads to the Internet")
+    })
+}
+
+/// Device of the default route, and its next hop where it has one.
+fn default_route() -> Option<(String, Option<IpAddr>)> {
+    // proc_net_route: device, destination and gateway in hex, each as the kernel's own integer.
+    let routes = std::fs::read_to_string("/proc/thread-self/net/route").ok()?;
+    routes.lines().skip(1).find_map(|l| {
+        let mut fields = l.split_ascii_whitespace();
+        let device = fields.next()?.to_owned();
+        if fields.next()? != "00000000" {
+            return None;
+        }
+        let gateway = u32::from_str_radix(fields.next()?, 16).ok()?;
+        let gateway = Ipv4Addr::from(gateway.to_ne_bytes());
+        let gateway = (!gateway.is_unspecified()).then_some(IpAddr::V4(gateway));
+        Some((device, gateway))
     })
 }
 

@@ -86,6 +86,7 @@ pub(crate) fn run(
         down,
         up,
         beyond: beyond.collect(),
+        filters_icmp: experiment.line.filters_icmp,
     };
     let emulator = Emulator::start(ends, line)?;
     let site = Site {
@@ -153,7 +154,7 @@ fn measure(
     let config = ProbeConfig {
         target,
         interval: millis(experiment.probe.interval_ms),
-        icmp: true,
+        icmp: !experiment.line.filters_icmp,
     };
     let prober = hosts.clients[0].run(|| Prober::start(config))??;
     let idle = Duration::from_secs_f64(experiment.duration.idle_s);

@@ -7,7 +7,7 @@
 //! set that much earlier, and a packet that woke the thread came that much earlier. A server's
 //! round trip beyond the line's own is added behind the line on the way up, where it changes no
 //! queue.
-//! Non-goals: anything that looks into packets beyond length and destination.
+//! Non-goals: anything that looks into packets beyond length, destination and protocol.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -41,6 +41,8 @@ pub struct LineConfig {
     pub up: PipeConfig,
     /// Round trip of servers beyond the line's, by address.
     pub beyond: Vec<(IpAddr, Duration)>,
+    /// The provider lets no ICMP through, neither way.
+    pub filters_icmp: bool,
 }
 
 /// What the emulator did since [`Emulator::mark`].
@@ -155,6 +157,7 @@ struct Line {
     down: Pipe,
     up: Pipe,
     beyond: Vec<(IpAddr, Duration)>,
+    filters_icmp: bool,
     under_way: BinaryHeap<Reverse<Departure>>,
     order: u64,
     /// What waking up takes: the running median of the timer's wakes.
@@ -193,6 +196,7 @@ impl Line {
             down: Pipe::new(config.down),
             up: Pipe::new(config.up),
             beyond: config.beyond,
+            filters_icmp: config.filters_icmp,
             under_way: BinaryHeap::new(),
             order: 0,
             wake: Duration::ZERO,
@@ -304,6 +308,9 @@ impl Line {
                 self.now = clock::monotonic();
             }
             found += 1;
+            if self.filters_icmp && is_icmp(ip) {
+                continue;
+            }
             let came = self.now.saturating_sub(self.wake).max(self.slept);
             let Verdict::Depart { mut at } = pipe.enqueue(came, ip.len() as u32) else {
                 continue;
@@ -363,6 +370,17 @@ fn destination(ip: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// Messages of ICMP that a provider may filter; neighbours of IPv6 go on finding each other.
+fn is_icmp(ip: &[u8]) -> bool {
+    match ip.first().map(|b| b >> 4) {
+        Some(4) => ip.get(9) == Some(&1),
+        Some(6) => {
+            ip.get(6) == Some(&58) && ip.get(40).is_some_and(|t| matches!(t, 1..=4 | 128 | 129))
+        }
+        _ => false,
+    }
+}
+
 /// Lateness counted in steps of 10 us up to 100 ms.
 #[derive(Debug)]
 struct Lag {
@@ -417,6 +435,13 @@ mod tests {
             assert_eq!(destination(&v4[..n]), None);
         }
         assert_eq!(destination(&[0, 1, 8, 0]), None, "ARP");
+        assert!(!is_icmp(&v4) && !is_icmp(&v6) && !is_icmp(&[]));
+        v4[9] = 1;
+        v6[6] = 58;
+        v6.push(128);
+        assert!(is_icmp(&v4) && is_icmp(&v6));
+        v6[40] = 135;
+        assert!(!is_icmp(&v6), "neighbour solicitation");
     }
 
     #[test]

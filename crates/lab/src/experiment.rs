@@ -79,6 +79,9 @@ pub struct LineSpec {
     /// Share of packets lost in each direction, 0..1.
     #[serde(default)]
     pub loss: f64,
+    /// The provider lets no ICMP through.
+    #[serde(default)]
+    pub filters_icmp: bool,
     /// Behind the line there is another router that masquerades.
     #[serde(default)]
     pub double_nat: bool,

@@ -106,6 +106,7 @@ impl World {
             down: pipe.clone(),
             up: pipe,
             beyond: Vec::new(),
+            filters_icmp: false,
         };
         World {
             near,

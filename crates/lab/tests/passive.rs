@@ -102,7 +102,16 @@ fn measured(n: usize, rounds: usize) -> Result<Vec<f64>, String> {
         (server_address(i), Duration::from_secs_f64(more))
     });
     let beyond = beyond.collect();
-    let emulator = Emulator::start(ends, LineConfig { down, up, beyond }).unwrap();
+    let emulator = Emulator::start(
+        ends,
+        LineConfig {
+            down,
+            up,
+            beyond,
+            filters_icmp: false,
+        },
+    )
+    .unwrap();
     let records = tempfile::tempdir().unwrap();
     let (dir, line) = (records.path().to_owned(), experiment.line.clone());
     let stop = Arc::new(Waker::new().unwrap());

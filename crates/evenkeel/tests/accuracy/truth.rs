@@ -36,7 +36,16 @@ pub(crate) fn line() -> Line {
     let (hosts, ends) = Topology::build(&experiment).unwrap();
     let [down, up] = experiment.pipes(1);
     let beyond = Vec::new();
-    let emulator = Emulator::start(ends, LineConfig { down, up, beyond }).unwrap();
+    let emulator = Emulator::start(
+        ends,
+        LineConfig {
+            down,
+            up,
+            beyond,
+            filters_icmp: false,
+        },
+    )
+    .unwrap();
     let witness = Witness::start(&hosts.gateway, PORT, IRTT_KEY).unwrap();
     Line {
         hosts,

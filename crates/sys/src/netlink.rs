@@ -94,6 +94,8 @@ pub struct Socket {
     inner: netlink_sys::Socket,
     port: u32,
     sequence: u32,
+    /// For one datagram: large, so it is not made anew for each.
+    buffer: Vec<u8>,
 }
 
 impl Socket {
@@ -117,6 +119,7 @@ impl Socket {
             inner: socket,
             port,
             sequence: 0,
+            buffer: vec![0; DATAGRAM],
         })
     }
 
@@ -192,20 +195,18 @@ impl Socket {
         Ok(self.sequence)
     }
 
-    fn receive(&self) -> Result<Vec<u8>, NetlinkError> {
-        let mut buffer = vec![0; DATAGRAM];
+    fn receive(&mut self) -> Result<Vec<u8>, NetlinkError> {
         let length = again(|| {
             Ok(recv(
                 self.inner.as_raw_fd(),
-                &mut buffer,
+                &mut self.buffer,
                 MsgFlags::MSG_TRUNC,
             )?)
         })?;
-        if length > buffer.len() {
-            return Err(NetlinkError::new(Errno::EMSGSIZE));
-        }
-        buffer.truncate(length);
-        Ok(buffer)
+        let datagram = self.buffer.get(..length);
+        datagram
+            .map(<[u8]>::to_vec)
+            .ok_or_else(|| NetlinkError::new(Errno::EMSGSIZE))
     }
 
     /// Throws away what is waiting.

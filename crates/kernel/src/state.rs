@@ -126,7 +126,7 @@ impl StateDir {
         self.make_dir()?;
         let path = self.path(device, "lock");
         loop {
-            let file = File::options()
+            let mut file = File::options()
                 .create(true)
                 .truncate(false)
                 .write(true)
@@ -137,6 +137,7 @@ impl StateDir {
                 Err(TryLockError::WouldBlock) => {
                     return Err(Error::Busy {
                         device: device.to_owned(),
+                        holder: holder(&path),
                     });
                 }
                 Err(TryLockError::Error(e)) => return Err(Error::file("lock", &path, &e)),
@@ -144,6 +145,9 @@ impl StateDir {
             // The one who had it may have removed the file since we opened it.
             let ours = file.metadata().map(|m| m.ino()).ok();
             if ours.is_some() && fs::metadata(&path).map(|m| m.ino()).ok() == ours {
+                // Only for the message of those who find it taken.
+                let _ = file.set_len(0);
+                let _ = write!(file, "{}", std::process::id());
                 return Ok(Lock { _file: file, path });
             }
         }
@@ -227,6 +231,18 @@ impl StateDir {
     pub fn file(&self, device: &str) -> PathBuf {
         self.path(device, "json")
     }
+}
+
+/// Who has a lock, as its file and the kernel say.
+fn holder(lock: &Path) -> String {
+    let Some(pid) = fs::read_to_string(lock).ok().filter(|p| !p.is_empty()) else {
+        return "another evenkeel".into();
+    };
+    let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let (program, arguments) = line.split_once('\0').unwrap_or((&line, ""));
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let command = format!("{name} {}", arguments.replace('\0', " "));
+    format!("process {pid} ({})", command.trim())
 }
 
 impl State {

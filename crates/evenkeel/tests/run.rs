@@ -267,6 +267,60 @@ fn a_killed_one_leaves_a_line_that_works() {
 }
 
 #[test]
+fn status_shows_the_model() {
+    if !root("status_shows_the_model") {
+        return;
+    }
+    in_namespace(|dir| {
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        until("a model", || {
+            let json = evenkeel(dir, "status wan --json").1;
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let model = &json[0]["model"];
+            model["mode"] == "ping"
+                && model["down"]["capacity"] == "20mbit"
+                && model["up"]["shaped"].is_string()
+                && model["changes"][1]["text"].is_string()
+        });
+        let names = left(dir);
+        assert!(
+            names.iter().any(|n| n.ends_with(".model.json")),
+            "{names:?}"
+        );
+        let (code, text, err) = evenkeel(dir, "status");
+        assert_eq!((code, err.as_str()), (0, ""));
+        for says in [
+            "run: mode ping, probing nothing that answers, base not known",
+            "down  line 20.00 Mbit/s (seen",
+            "0.05 Mbit/s of it stay free: 0.0 MB so far",
+            "s ago  down 20.00 Mbit/s, up 5.00 Mbit/s: a first guess",
+        ] {
+            assert!(text.contains(says), "{says}\n{text}");
+        }
+        assert_eq!(text.matches("wan: ").count(), 1, "{text}");
+
+        let file = dir.join("watched");
+        let mut watch = command(dir, "status --watch");
+        watch.stdout(std::fs::File::create(&file).unwrap());
+        let watch = Running(Some(watch.stderr(Stdio::piped()).spawn().unwrap()));
+        let watched = || std::fs::read_to_string(&file).unwrap();
+        until("two looks", || watched().matches("run: mode").count() >= 2);
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.end().0, 0);
+        assert!(!watched().contains('\x1b'));
+
+        run.signal(Signal::SIGKILL);
+        run.end();
+        until("that it is gone", || {
+            evenkeel(dir, "status").1.contains("`evenkeel run` is gone")
+        });
+        // Whoever shapes next knows better.
+        assert_eq!(evenkeel(dir, "shape wan 20mbit 5mbit").0, 0);
+        assert!(!evenkeel(dir, "status").1.contains("evenkeel run"));
+    });
+}
+
+#[test]
 fn a_device_that_goes_ends_it() {
     if !root("a_device_that_goes_ends_it") {
         return;

@@ -129,9 +129,14 @@ impl Live {
         }
     }
 
-    /// What is in force.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// Rates that are in force, towards us and from us; `None`: not known, and not shaped.
+    pub fn shaped(&self) -> [Option<Rate>; 2] {
+        let plan = &self.plan;
+        let down = plan.windows.map_or(plan.ingress, |w| w.min(plan.ingress));
+        [
+            (plan.line.down != Line::OPEN).then_some(down),
+            (plan.line.up != Line::OPEN).then_some(plan.egress),
+        ]
     }
 
     /// Shapes to other rates from now on.

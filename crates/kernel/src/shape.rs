@@ -248,6 +248,8 @@ pub(crate) fn shape_locked(
     let mut session = Session::open()?;
     let before = look(&mut session, dir, &request.device)?;
     before.check(request)?;
+    // Of one that was killed.
+    dir.remove_model(&request.device)?;
     let (plan, made_clsact) = prepare(&before, caps, request)?;
     let replaced = before
         .foreign()

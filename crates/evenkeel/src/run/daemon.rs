@@ -9,13 +9,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use evenkeel_core::Framing;
 use evenkeel_core::control::{
     Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, View,
 };
 use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Live, Request, StateDir, Wanted};
 use evenkeel_measure::ping::{Kind, Pinger};
 use evenkeel_sys::{PacketOptions, clock};
@@ -37,6 +37,9 @@ const DAY: f64 = 86_400_000.0;
 /// A signal to stop is heard after at most this.
 const NAP: Duration = Duration::from_millis(200);
 
+/// From one look at the model to the next; windows' leases are renewed as often.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Something to tell people.
 pub(crate) enum Told {
     /// What is probed, and whether it stamps.
@@ -53,6 +56,16 @@ pub(crate) enum Told {
     Noticed(Notice),
     /// Something to mind.
     Warning(String),
+}
+
+/// What there is to see from time to time.
+pub(crate) struct Look {
+    /// The model.
+    pub(crate) view: View,
+    /// Rate that is in force towards us, if that direction is shaped.
+    pub(crate) down: Option<Rate>,
+    /// From us.
+    pub(crate) up: Option<Rate>,
 }
 
 /// A device that follows its line.
@@ -110,16 +123,26 @@ impl Daemon {
         })
     }
 
-    /// Follows the line until `stop`; `each_second` gets the model.
+    /// Now.
+    fn look(&self) -> Look {
+        let [down, up] = self.live.shaped();
+        Look {
+            view: self.controller.view(clock::monotonic()),
+            down,
+            up,
+        }
+    }
+
+    /// Follows the line until `stop`; `show` gets a look each half second.
     pub(crate) fn follow(
         &mut self,
         stop: &AtomicBool,
         tell: &mut dyn FnMut(Told),
-        each_second: &mut dyn FnMut(&View),
+        show: &mut dyn FnMut(&Look),
     ) -> Result<(), Failure> {
         self.seek(stop, tell)?;
         let mut next_probe = clock::monotonic();
-        let mut next_second = next_probe;
+        let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
             let now = clock::monotonic();
             if now >= next_probe {
@@ -130,10 +153,10 @@ impl Daemon {
                 }
                 next_probe = now + self.pace;
             }
-            if now >= next_second {
+            if now >= next_look {
                 self.live.tend(now)?;
-                each_second(&self.controller.view(now));
-                next_second = now + Duration::from_secs(1) / 2;
+                show(&self.look());
+                next_look = now + LOOK;
                 if (self.near.is_none() || self.deaf) && now.saturating_sub(self.sought) > SEEK {
                     self.seek(stop, tell)?;
                 }
@@ -143,7 +166,7 @@ impl Daemon {
             if self.pace < pace {
                 next_probe = next_probe.min(now + self.pace);
             }
-            let until = next_probe.min(next_second).min(now + NAP);
+            let until = next_probe.min(next_look).min(now + NAP);
             self.hear(until)?;
             self.act(tell)?;
         }

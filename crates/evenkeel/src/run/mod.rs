@@ -5,7 +5,9 @@
 //! Non-goals: the loop (`daemon`), deciding (`evenkeel_core::control`).
 
 pub(crate) mod daemon;
+pub(crate) mod model;
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ use evenkeel_sys::clock;
 use crate::failure::Failure;
 use crate::gateway::print;
 use crate::{StateArg, config};
-use daemon::{Daemon, Told};
+use daemon::{Daemon, Look, Told};
+use model::Keeper;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -119,11 +122,24 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let cancel = crate::lab::cancelled_by_signals()?;
     let verbose = args.verbose;
     let begun = clock::monotonic();
+    let mut daemon = Daemon::start(&dir, &request, bounds, &mut |told| {
+        let _ = say(&told, verbose, begun);
+    })?;
+    let keeper = RefCell::new(Keeper::new(args.mode, begun));
     let mut tell = |told: Told| {
+        keeper.borrow_mut().tell(&told, clock::monotonic());
         let _ = say(&told, verbose, begun);
     };
-    let mut daemon = Daemon::start(&dir, &request, bounds, &mut tell)?;
-    let followed = daemon.follow(&cancel, &mut tell, &mut |_| {});
+    let mut failed = false;
+    let mut show = |look: &Look| {
+        let mut keeper = keeper.borrow_mut();
+        if let Err(e) = keeper.look(look, clock::monotonic(), &dir, &device)
+            && !std::mem::replace(&mut failed, true)
+        {
+            let _ = say(&Told::Warning(e.to_string()), verbose, begun);
+        }
+    };
+    let followed = daemon.follow(&cancel, &mut tell, &mut show);
     let stopped = daemon.stop();
     followed?;
     stopped?;

@@ -54,6 +54,7 @@ fn command(dir: &Path, args: &str) -> Command {
     command.arg("--state-dir").arg(dir.join("run"));
     if args.starts_with("run") {
         command.arg("--config").arg(dir.join("none.toml"));
+        command.arg("--profile-dir").arg(dir.join("lines"));
     }
     command
 }
@@ -317,6 +318,55 @@ fn status_shows_the_model() {
         // Whoever shapes next knows better.
         assert_eq!(evenkeel(dir, "shape wan 20mbit 5mbit").0, 0);
         assert!(!evenkeel(dir, "status").1.contains("evenkeel run"));
+    });
+}
+
+#[test]
+fn what_was_learned_is_the_next_guess() {
+    if !root("what_was_learned_is_the_next_guess") {
+        return;
+    }
+    in_namespace(|dir| {
+        ip("route add default via 192.0.2.2");
+        ip("neigh add 192.0.2.2 lladdr 52:54:00:12:34:56 dev wan nud permanent");
+        let file = dir.join("lines/wan@52:54:00:12:34:56.json");
+        // What it said; the device is that of the default route.
+        let run = |args: &str| {
+            let run = Running::start(dir, args);
+            // Guesses are said before the model is written.
+            until("a model", || {
+                left(dir).iter().any(|n| n.ends_with(".model.json"))
+            });
+            run.signal(Signal::SIGINT);
+            assert_eq!(run.end().0, 0, "{args}");
+            std::fs::read_to_string(dir.join("said")).unwrap()
+        };
+        let none = run("run");
+        assert!(!none.contains("guess") && !file.exists(), "{none}");
+        run("run --rate 20mbit 5mbit");
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            kept.contains("\"20mbit\"") && kept.contains("\"5mbit\""),
+            "{kept}"
+        );
+        let guessed = "down 20.00 Mbit/s, up 5.00 Mbit/s: a first guess";
+        let again = run("run wan");
+        assert!(again.contains(guessed), "{again}");
+        let bounded = run("run --max 10mbit 10mbit");
+        assert!(bounded.contains("down 10.00 Mbit/s, up 5.00"), "{bounded}");
+        let told = run("run --rate 30mbit 6mbit");
+        assert!(told.contains("down 30.00 Mbit/s, up 6.00"), "{told}");
+        let forgotten = run("run --forget");
+        assert!(!forgotten.contains("guess"), "{forgotten}");
+        std::fs::write(&file, "[1]").unwrap();
+        let said = run("run");
+        for says in [
+            "warning: ",
+            "56.json: no profile of a line",
+            "it is ignored",
+        ] {
+            assert!(said.contains(says) && !said.contains("guess"), "{said}");
+        }
     });
 }
 

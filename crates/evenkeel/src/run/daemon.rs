@@ -124,7 +124,7 @@ impl Daemon {
     }
 
     /// Now.
-    fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> Look {
         let [down, up] = self.live.shaped();
         Look {
             view: self.controller.view(clock::monotonic()),

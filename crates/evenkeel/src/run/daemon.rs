@@ -7,6 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use evenkeel_core::control::{
@@ -140,7 +141,8 @@ impl Daemon {
         tell: &mut dyn FnMut(Told),
         show: &mut dyn FnMut(&Look),
     ) -> Result<(), Failure> {
-        self.seek(stop, tell)?;
+        self.act(tell)?;
+        self.seek(stop, tell, show)?;
         let mut next_probe = clock::monotonic();
         let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
@@ -154,11 +156,10 @@ impl Daemon {
                 next_probe = now + self.pace;
             }
             if now >= next_look {
-                self.live.tend(now)?;
-                show(&self.look());
+                self.tend(show)?;
                 next_look = now + LOOK;
                 if (self.near.is_none() || self.deaf) && now.saturating_sub(self.sought) > SEEK {
-                    self.seek(stop, tell)?;
+                    self.seek(stop, tell, show)?;
                 }
             }
             let pace = self.pace;
@@ -178,9 +179,32 @@ impl Daemon {
         Ok(self.live.stop()?)
     }
 
-    /// Looks for something to probe.
-    fn seek(&mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
-        self.near = Near::find(&self.device, stop)?;
+    /// What has to be done at each look.
+    fn tend(&mut self, show: &mut dyn FnMut(&Look)) -> Result<(), Failure> {
+        self.live.tend(clock::monotonic())?;
+        show(&self.look());
+        Ok(())
+    }
+
+    /// Looks for something to probe. That takes seconds, in which leases do not wait.
+    fn seek(
+        &mut self,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Told),
+        show: &mut dyn FnMut(&Look),
+    ) -> Result<(), Failure> {
+        let (finds, found) = mpsc::channel();
+        let found = std::thread::scope(|s| {
+            s.spawn(move || finds.send(find(stop)));
+            loop {
+                match found.recv_timeout(LOOK) {
+                    Ok(found) => return found,
+                    Err(RecvTimeoutError::Timeout) => self.tend(show)?,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                }
+            }
+        })?;
+        self.near = found.and_then(|(address, kind)| Near::open(&self.device, address, kind));
         self.sought = clock::monotonic();
         tell(match &self.near {
             Some(near) => Told::Near {
@@ -269,39 +293,41 @@ impl Daemon {
 }
 
 impl Near {
-    /// The first hop beyond the access line, or else the farthest of the first ones that answers.
-    fn find(device: &str, stop: &AtomicBool) -> Result<Option<Self>, Failure> {
-        // No route to the Internet is no error: there may be one later.
-        let Ok(route) = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop) else {
-            return Ok(None);
-        };
-        let beyond = route.near_from_gateway().map(|n| n.1);
-        let rest = route.hops.iter().rev().filter_map(|h| h.addresses.first());
-        let candidates = beyond.into_iter().chain(rest.copied());
-        for address in candidates {
-            for kind in [Kind::Timestamp, Kind::Echo] {
-                let Ok(mut pinger) = Pinger::open(
-                    SocketAddr::new(address, 0),
-                    kind,
-                    PacketOptions::default(),
-                    HOP_PATIENCE,
-                    SIZE,
-                    arrivals(device),
-                ) else {
-                    continue;
-                };
-                if answers(&mut pinger, stop)? {
-                    return Ok(Some(Near {
-                        pinger,
-                        address,
-                        stamps: kind == Kind::Timestamp,
-                        far: None,
-                    }));
-                }
+    /// What answered, from now on.
+    fn open(device: &str, address: IpAddr, kind: Kind) -> Option<Self> {
+        Some(Near {
+            pinger: pinger(address, kind, arrivals(device))?,
+            address,
+            stamps: kind == Kind::Timestamp,
+            far: None,
+        })
+    }
+}
+
+/// The first hop beyond the access line, or else the farthest of the first ones that answers.
+fn find(stop: &AtomicBool) -> Result<Option<(IpAddr, Kind)>, Failure> {
+    // No route to the Internet is no error: there may be one later.
+    let Ok(route) = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop) else {
+        return Ok(None);
+    };
+    let beyond = route.near_from_gateway().map(|n| n.1);
+    let rest = route.hops.iter().rev().filter_map(|h| h.addresses.first());
+    for address in beyond.into_iter().chain(rest.copied()) {
+        for kind in [Kind::Timestamp, Kind::Echo] {
+            if let Some(mut pinger) = pinger(address, kind, None)
+                && answers(&mut pinger, stop)?
+            {
+                return Ok(Some((address, kind)));
             }
         }
-        Ok(None)
     }
+    Ok(None)
+}
+
+fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
+    let address = SocketAddr::new(address, 0);
+    let options = PacketOptions::default();
+    Pinger::open(address, kind, options, HOP_PATIENCE, SIZE, arrivals).ok()
 }
 
 /// Knows when answers arrive at `device`, before the queue of our own that they then wait in.

@@ -93,7 +93,8 @@ struct Near {
 }
 
 impl Daemon {
-    /// Sets up shaping on the device of `request`; its rates are guesses, [`Line::OPEN`] none.
+    /// Sets up shaping on the device of `request`; its rates are guesses, [`evenkeel_core::plan::Line::OPEN`]
+    /// none.
     /// `bounds`: towards us, and from us.
     pub(crate) fn start(
         dir: &StateDir,

@@ -7,9 +7,9 @@
 
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use evenkeel_core::Rate;
 use evenkeel_core::control::View;
@@ -21,6 +21,10 @@ pub(crate) const DEFAULT_DIR: &str = "/var/lib/evenkeel";
 const VERSION: u32 = 1;
 /// From one writing to the next, at least.
 const EACH: Duration = Duration::from_secs(10);
+/// The port of RFC 863.
+const DISCARD: u16 = 9;
+/// A next hop on a LAN has said its hardware address by then.
+const ACQUAINTANCE: Duration = Duration::from_millis(300);
 /// A capacity that differs by no more than this share is the same.
 const SAME: f64 = 0.02;
 
@@ -67,13 +71,7 @@ pub(crate) struct Store {
 impl Store {
     /// Of the line behind `device` as it is now. With what is known of it, or why that is not used.
     pub(crate) fn open(dir: &Path, device: &str) -> (Self, Result<Option<Profile>, String>) {
-        let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-        let gateway = gateway(
-            &read("route").unwrap_or_default(),
-            &read("arp").unwrap_or_default(),
-            device,
-        );
-        let file = dir.join(name(device, &gateway));
+        let file = dir.join(name(device, &met(device)));
         let known = load(&file);
         let store = Store {
             file,
@@ -96,6 +94,29 @@ impl Store {
         self.kept = Some(new);
         save(&self.file, &new).map_err(|e| format!("write {}: {e}", self.file.display()))
     }
+}
+
+/// What is behind `device` now. After a boot nobody may have talked to the next hop yet: an empty
+/// datagram makes the kernel ask for its hardware address.
+fn met(device: &str) -> String {
+    let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    let now = || {
+        let (routes, neighbours) = (read("route"), read("arp"));
+        let (routes, neighbours) = (routes.unwrap_or_default(), neighbours.unwrap_or_default());
+        gateway(&routes, &neighbours, device)
+    };
+    let begun = Instant::now();
+    let mut found = now();
+    if let Ok(hop) = found.parse::<Ipv4Addr>()
+        && let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        && socket.send_to(&[], (hop, DISCARD)).is_ok()
+    {
+        while found.parse() == Ok(hop) && begun.elapsed() < ACQUAINTANCE {
+            std::thread::sleep(Duration::from_millis(10));
+            found = now();
+        }
+    }
+    found
 }
 
 fn load(file: &Path) -> Result<Option<Profile>, String> {

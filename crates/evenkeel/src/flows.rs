@@ -146,7 +146,7 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
     }
 }
 
-fn wait(time: Duration, cancel: &AtomicBool) {
+pub(crate) fn wait(time: Duration, cancel: &AtomicBool) {
     let end = Instant::now() + time;
     while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50).min(time));

@@ -3,16 +3,22 @@
 //! Principles: thin; the work is `evenkeel-kernel`'s. Tables for people, `--json` for programs.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use evenkeel_core::plan::{Ingress, Mode, Plan};
+use evenkeel_core::Rate;
+use evenkeel_core::plan::{Ingress, Line, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
-use evenkeel_kernel::{Cleared, Direction, Health, Request, Seen, Shaped, Shortened, StateDir};
+use evenkeel_kernel::{
+    Cleared, Direction, Health, Request, Seen, Shaped, Shortened, StateDir, Status,
+};
 
 use crate::Arrivals;
 use crate::Windows;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::run::model::Model;
 
 /// `evenkeel shape`.
 pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
@@ -207,12 +213,53 @@ pub(crate) fn clear(args: &super::Clear) -> Result<(), Failure> {
 /// `evenkeel status`.
 pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let all = evenkeel_kernel::status(&dir, args.device.as_deref())?;
-    if args.json {
-        return print(&json(&all));
+    let look = || -> Result<Vec<Shown>, Failure> {
+        let all = evenkeel_kernel::status(&dir, args.device.as_deref())?;
+        let shown = all.into_iter().map(|status| {
+            let model = Model::read(&dir.model_file(&status.device))?;
+            Ok(Shown { status, model })
+        });
+        shown.collect()
+    };
+    if !args.watch {
+        let all = look()?;
+        return print(&if args.json {
+            json(&all)
+        } else {
+            table(&all, args.device.as_deref())
+        });
     }
+    let cancel = crate::lab::cancelled_by_signals()?;
+    let live = !args.json && io::stdout().is_terminal();
+    while !cancel.load(Ordering::Relaxed) {
+        let all = look()?;
+        let text = if args.json {
+            serde_json::to_string(&all).map_err(Failure::work)? + "\n"
+        } else {
+            table(&all, args.device.as_deref())
+        };
+        print(&if live {
+            format!("\x1b[H\x1b[2J{text}")
+        } else {
+            text
+        })?;
+        crate::flows::wait(Duration::from_secs(1), &cancel);
+    }
+    Ok(())
+}
+
+/// A device and, if `run` is or was at it, its model.
+#[derive(serde::Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    status: Status,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<Model>,
+}
+
+fn table(all: &[Shown], device: Option<&str>) -> String {
     let mut text = String::new();
-    for s in &all {
+    for Shown { status: s, model } in all {
         let _ = writeln!(
             text,
             "{}: {}, framing {}{}, mode {}",
@@ -245,6 +292,9 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         for (name, d) in [("down", &s.down), ("up", &s.up)] {
             direction(&mut text, name, d);
         }
+        if let Some(model) = model {
+            text += &model.show(&s.device);
+        }
         if let Some(seen) = &s.seen {
             round_trips(&mut text, seen);
         }
@@ -257,12 +307,12 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         }
     }
     if all.is_empty() {
-        text = match &args.device {
+        text = match device {
             Some(device) => format!("{device}: not shaped by evenkeel\n"),
             None => "no device is shaped by evenkeel\n".into(),
         };
     }
-    print(&text)
+    text
 }
 
 /// Round trips that the programs saw on both sides.
@@ -284,11 +334,15 @@ fn round_trips(text: &mut String, seen: &Seen) {
 }
 
 fn direction(text: &mut String, name: &str, d: &Direction) {
-    let shaped = d.shaped.map_or("not".to_owned(), |r| r.to_string());
+    let known = |rate: &Rate| *rate != Line::OPEN;
+    let line = Some(d.line).filter(known);
+    let line = line.map_or("not known".to_owned(), |r| r.to_string());
+    let shaped = d.shaped.filter(|_| known(&d.line));
+    let shaped = shaped.map_or("not".to_owned(), |r| r.to_string());
     let _ = writeln!(
         text,
-        "  {name:<13}{:>12} {shaped:>12} {:>11} {:>9} {:>8} {:>8} B",
-        d.line, d.packets, d.dropped, d.marked, d.backlog
+        "  {name:<13}{line:>12} {shaped:>12} {:>11} {:>9} {:>8} {:>8} B",
+        d.packets, d.dropped, d.marked, d.backlog
     );
     for t in &d.tiers {
         let _ = writeln!(

@@ -139,7 +139,10 @@ struct Clear {
 struct Status {
     /// The device; without it, all that are shaped
     device: Option<String>,
-    /// Print JSON
+    /// Again each second, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON; with --watch one document a line
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -58,11 +58,16 @@ pub enum Error {
         found: String,
     },
     /// Another evenkeel is at it.
-    #[error("{device}: another evenkeel is changing this device; wait for it or end it")]
+    #[error("{device}: {holder} holds this device; wait for it, or end it (kill or Ctrl-C)")]
     Busy {
         /// Which.
         device: String,
+        /// Whose it is: `process 123 (evenkeel run eth0)`.
+        holder: String,
     },
+    /// The device went while it was shaped.
+    #[error("{0}: the device has gone; what was set up for it is taken back")]
+    Gone(String),
     /// A record that cannot be read.
     #[error("{device}: the record {} cannot be used: {why}; nothing was changed; delete the file, then `evenkeel clear {device}` removes what it finds", path.display())]
     Corrupt {

@@ -11,11 +11,12 @@ use evenkeel_core::plan::{Capabilities, Line, Plan, Tuning, plan_tuned};
 use evenkeel_core::tc::Op;
 use evenkeel_core::{Framing, Rate};
 use evenkeel_datapath::Maps;
+use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
 
-use crate::shape::{Request, policy};
+use crate::shape::{Request, check, policy, shape_locked};
 use crate::state::Lock;
-use crate::{Error, Session, State, StateDir, capabilities, clear, programs, shape_with};
+use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
 const LEASE: Duration = Duration::from_secs(2);
@@ -61,9 +62,10 @@ impl Live {
     /// Sets up shaping as `request` says, with its rates; [`Line::OPEN`] where none is known.
     /// Returns warnings as well.
     pub fn start(dir: &StateDir, request: &Request) -> Result<(Self, Vec<String>), Error> {
-        let caps = capabilities()?;
-        let shaped = shape_with(&caps, dir, request)?;
+        check(dir, request)?;
         let lock = dir.lock(&request.device)?;
+        let caps = capabilities()?;
+        let shaped = shape_locked(&caps, dir, request)?;
         let mut session = Session::open()?;
         let link = session
             .link(&request.device)?
@@ -83,7 +85,7 @@ impl Live {
         };
         let plan = plan_tuned(&caps, &device, line, policy(request), Tuning::default())?;
         let maps = programs::maps(&request.device)?;
-        let live = Live {
+        let mut live = Live {
             dir: dir.clone(),
             request: request.clone(),
             caps,
@@ -97,6 +99,7 @@ impl Live {
             slack: Duration::ZERO,
             _lock: lock,
         };
+        live.lend(clock::monotonic())?;
         Ok((live, shaped.warnings))
     }
 
@@ -112,12 +115,28 @@ impl Live {
 
     /// What passed the device so far.
     pub fn counters(&mut self) -> Result<Counters, Error> {
-        self.session.counters(self.plan.device.ifindex)
+        let counters = self.session.counters(self.plan.device.ifindex);
+        counters.map_err(|e| self.or_gone(e))
     }
 
-    /// What is in force.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// `e`, unless it is only because the device has gone.
+    fn or_gone(&mut self, e: Error) -> Error {
+        let device = &self.plan.device;
+        match self.session.link(&device.name) {
+            Ok(Some(link)) if link.index == device.ifindex => e,
+            Ok(_) => Error::Gone(device.name.clone()),
+            Err(_) => e,
+        }
+    }
+
+    /// Rates that are in force, towards us and from us; `None`: not known, and not shaped.
+    pub fn shaped(&self) -> [Option<Rate>; 2] {
+        let plan = &self.plan;
+        let down = plan.windows.map_or(plan.ingress, |w| w.min(plan.ingress));
+        [
+            (plan.line.down != Line::OPEN).then_some(down),
+            (plan.line.up != Line::OPEN).then_some(plan.egress),
+        ]
     }
 
     /// Shapes to other rates from now on.
@@ -148,7 +167,8 @@ impl Live {
             // Sizes follow rates loosely: each change of them is news to all who watch links.
             let settled = matches!(op, Op::LinkSet { .. }) && !self.is_far(&next);
             if !settled && !self.plan.update.contains(op) {
-                self.session.apply(op)?;
+                let applied = self.session.apply(op);
+                applied.map_err(|e| self.or_gone(e))?;
             }
         }
         if let Some(maps) = &mut self.maps

@@ -224,18 +224,32 @@ pub fn preview(dir: &StateDir, request: &Request) -> Result<(Plan, Vec<String>),
 
 /// Shapes a device, or changes how it is shaped.
 pub fn shape(dir: &StateDir, request: &Request) -> Result<Shaped, Error> {
-    let mut session = Session::open()?;
-    // What is wrong with the request itself is said before anything is touched.
-    look(&mut session, dir, &request.device)?.check(request)?;
+    check(dir, request)?;
     shape_with(&capabilities()?, dir, request)
+}
+
+/// What is wrong with the request itself is said before anything is touched.
+pub(crate) fn check(dir: &StateDir, request: &Request) -> Result<(), Error> {
+    look(&mut Session::open()?, dir, &request.device)?.check(request)
 }
 
 /// The same on a kernel of which only `caps` are to be used.
 pub fn shape_with(caps: &Capabilities, dir: &StateDir, request: &Request) -> Result<Shaped, Error> {
-    let mut session = Session::open()?;
     let _lock = dir.lock(&request.device)?;
+    shape_locked(caps, dir, request)
+}
+
+/// The same for who has the device's lock.
+pub(crate) fn shape_locked(
+    caps: &Capabilities,
+    dir: &StateDir,
+    request: &Request,
+) -> Result<Shaped, Error> {
+    let mut session = Session::open()?;
     let before = look(&mut session, dir, &request.device)?;
     before.check(request)?;
+    // Of one that was killed.
+    dir.remove_model(&request.device)?;
     let (plan, made_clsact) = prepare(&before, caps, request)?;
     let replaced = before
         .foreign()

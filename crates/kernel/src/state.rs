@@ -3,7 +3,8 @@
 //! Principles: written before the first change and again after the last, so that a process
 //! killed in between leaves a record of what it may have done; replaced by rename, never
 //! edited; a record of another boot or of a device that has gone is stale and counts as none;
-//! one that cannot be read is an error and nothing is touched. One lock per device.
+//! one that cannot be read is an error and nothing is touched. One lock per device. Beside it lies
+//! what a process that stays knows of the line (`DEV.model.json`), which goes with the record.
 //! Non-goals: configuration, and learned lines (`/var/lib/evenkeel`).
 
 use std::fs::{self, File, TryLockError};
@@ -20,6 +21,9 @@ use crate::Error;
 
 /// The version this code writes and reads.
 const VERSION: u32 = 1;
+
+/// How files with models end.
+const MODEL: &str = "model.json";
 
 /// Where records live unless told otherwise.
 pub const DEFAULT_DIR: &str = "/run/evenkeel";
@@ -126,7 +130,7 @@ impl StateDir {
         self.make_dir()?;
         let path = self.path(device, "lock");
         loop {
-            let file = File::options()
+            let mut file = File::options()
                 .create(true)
                 .truncate(false)
                 .write(true)
@@ -137,6 +141,7 @@ impl StateDir {
                 Err(TryLockError::WouldBlock) => {
                     return Err(Error::Busy {
                         device: device.to_owned(),
+                        holder: holder(&path),
                     });
                 }
                 Err(TryLockError::Error(e)) => return Err(Error::file("lock", &path, &e)),
@@ -144,6 +149,9 @@ impl StateDir {
             // The one who had it may have removed the file since we opened it.
             let ours = file.metadata().map(|m| m.ino()).ok();
             if ours.is_some() && fs::metadata(&path).map(|m| m.ino()).ok() == ours {
+                // Only for the message of those who find it taken.
+                let _ = file.set_len(0);
+                let _ = write!(file, "{}", std::process::id());
                 return Ok(Lock { _file: file, path });
             }
         }
@@ -178,13 +186,22 @@ impl StateDir {
     /// Writes the record, whole or not at all.
     pub fn save(&self, state: &State) -> Result<(), Error> {
         self.make_dir()?;
-        let path = self.path(&state.device, "json");
-        let tmp = self.path(&state.device, "json.new");
-        let mut text = serde_json::to_vec_pretty(state).expect("a State has no maps with odd keys");
-        text.push(b'\n');
+        let mut text = serde_json::to_string_pretty(state).expect("a State has no odd maps");
+        text.push('\n');
+        self.replace(&state.device, "json", &text)
+    }
+
+    /// Writes what a process that stays knows of the device's line, whole or not at all.
+    pub fn save_model(&self, device: &str, text: &str) -> Result<(), Error> {
+        self.replace(device, MODEL, text)
+    }
+
+    fn replace(&self, device: &str, ending: &str, text: &str) -> Result<(), Error> {
+        let path = self.path(device, ending);
+        let tmp = self.path(device, &format!("{ending}.new"));
         let write = || -> io::Result<()> {
             let mut file = File::create(&tmp)?;
-            file.write_all(&text)?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&tmp, &path)
         };
@@ -193,7 +210,17 @@ impl StateDir {
 
     /// Forgets the device.
     pub fn remove(&self, device: &str) -> Result<(), Error> {
-        let path = self.path(device, "json");
+        self.remove_model(device)?;
+        self.delete(device, "json")
+    }
+
+    /// Forgets what a process that stayed knew.
+    pub(crate) fn remove_model(&self, device: &str) -> Result<(), Error> {
+        self.delete(device, MODEL)
+    }
+
+    fn delete(&self, device: &str, ending: &str) -> Result<(), Error> {
+        let path = self.path(device, ending);
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path, &e)),
             _ => Ok(()),
@@ -217,7 +244,7 @@ impl StateDir {
                         .to_owned(),
                 )
             })
-            .filter(|n| !n.contains('@'))
+            .filter(|n| !n.contains('@') && n.strip_suffix(".model").is_none())
             .collect();
         names.sort();
         Ok(names)
@@ -227,6 +254,23 @@ impl StateDir {
     pub fn file(&self, device: &str) -> PathBuf {
         self.path(device, "json")
     }
+
+    /// Where the model of the device's line is while a process stays.
+    pub fn model_file(&self, device: &str) -> PathBuf {
+        self.path(device, MODEL)
+    }
+}
+
+/// Who has a lock, as its file and the kernel say.
+fn holder(lock: &Path) -> String {
+    let Some(pid) = fs::read_to_string(lock).ok().filter(|p| !p.is_empty()) else {
+        return "another evenkeel".into();
+    };
+    let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let (program, arguments) = line.split_once('\0').unwrap_or((&line, ""));
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let command = format!("{name} {}", arguments.replace('\0', " "));
+    format!("process {pid} ({})", command.trim())
 }
 
 impl State {

@@ -1,7 +1,7 @@
 //! The controller of `run`: from bytes and delays to the rates that a line is shaped to.
 //!
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
-//! [`Controller::sent`], [`Controller::answered`]) and then asks what is to be done
+//! [`Controller::answered`]) and then asks what is to be done
 //! ([`Controller::poll`]). A direction's capacity is found in `way`, the base round trip in
 //! `base`.
 //!

@@ -7,15 +7,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use evenkeel_core::Framing;
 use evenkeel_core::control::{
     Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, View,
 };
 use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Live, Request, StateDir, Wanted};
 use evenkeel_measure::ping::{Kind, Pinger};
 use evenkeel_sys::{PacketOptions, clock};
@@ -39,6 +40,9 @@ const DAY: f64 = 86_400_000.0;
 /// A signal to stop is heard after at most this.
 const NAP: Duration = Duration::from_millis(200);
 
+/// From one look at the model to the next; windows' leases are renewed as often.
+const LOOK: Duration = Duration::from_millis(500);
+
 /// Something to tell people.
 pub(crate) enum Told {
     /// What is probed, and whether it stamps.
@@ -55,6 +59,16 @@ pub(crate) enum Told {
     Noticed(Notice),
     /// Something to mind.
     Warning(String),
+}
+
+/// What there is to see from time to time.
+pub(crate) struct Look {
+    /// The model.
+    pub(crate) view: View,
+    /// Rate that is in force towards us, if that direction is shaped.
+    pub(crate) down: Option<Rate>,
+    /// From us.
+    pub(crate) up: Option<Rate>,
 }
 
 /// A device that follows its line.
@@ -81,7 +95,8 @@ struct Near {
 }
 
 impl Daemon {
-    /// Sets up shaping on the device of `request`; its rates are guesses, [`Line::OPEN`] none.
+    /// Sets up shaping on the device of `request`; its rates are guesses, [`evenkeel_core::plan::Line::OPEN`]
+    /// none.
     /// `bounds`: towards us, and from us.
     pub(crate) fn start(
         dir: &StateDir,
@@ -112,16 +127,27 @@ impl Daemon {
         })
     }
 
-    /// Follows the line until `stop`; `each_second` gets the model.
+    /// Now.
+    pub(crate) fn look(&self) -> Look {
+        let [down, up] = self.live.shaped();
+        Look {
+            view: self.controller.view(clock::monotonic()),
+            down,
+            up,
+        }
+    }
+
+    /// Follows the line until `stop`; `show` gets a look each half second.
     pub(crate) fn follow(
         &mut self,
         stop: &AtomicBool,
         tell: &mut dyn FnMut(Told),
-        each_second: &mut dyn FnMut(&View),
+        show: &mut dyn FnMut(&Look),
     ) -> Result<(), Failure> {
-        self.seek(stop, tell)?;
+        self.act(tell)?;
+        self.seek(stop, tell, show)?;
         let mut next_probe = clock::monotonic();
-        let mut next_second = next_probe;
+        let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
             let now = clock::monotonic();
             if now >= next_probe {
@@ -132,12 +158,11 @@ impl Daemon {
                 }
                 next_probe = now + self.pace;
             }
-            if now >= next_second {
-                self.live.tend(now)?;
-                each_second(&self.controller.view(now));
-                next_second = now + Duration::from_secs(1) / 2;
+            if now >= next_look {
+                self.tend(show)?;
+                next_look = now + LOOK;
                 if (self.near.is_none() || self.deaf) && now.saturating_sub(self.sought) > SEEK {
-                    self.seek(stop, tell)?;
+                    self.seek(stop, tell, show)?;
                 }
             }
             let pace = self.pace;
@@ -145,7 +170,7 @@ impl Daemon {
             if self.pace < pace {
                 next_probe = next_probe.min(now + self.pace);
             }
-            let until = next_probe.min(next_second).min(now + NAP);
+            let until = next_probe.min(next_look).min(now + NAP);
             self.hear(until)?;
             self.act(tell)?;
         }
@@ -157,9 +182,33 @@ impl Daemon {
         Ok(self.live.stop()?)
     }
 
-    /// Looks for something to probe.
-    fn seek(&mut self, stop: &AtomicBool, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
-        self.near = Near::find(&self.device, stop)?;
+    /// What has to be done at each look.
+    fn tend(&mut self, show: &mut dyn FnMut(&Look)) -> Result<(), Failure> {
+        self.live.tend(clock::monotonic())?;
+        show(&self.look());
+        Ok(())
+    }
+
+    /// Looks for something to probe. That takes seconds, in which leases do not wait.
+    fn seek(
+        &mut self,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Told),
+        show: &mut dyn FnMut(&Look),
+    ) -> Result<(), Failure> {
+        let (finds, found) = mpsc::channel();
+        let device = self.device.clone();
+        let found = std::thread::scope(|s| {
+            s.spawn(move || finds.send(find(&device, stop)));
+            loop {
+                match found.recv_timeout(LOOK) {
+                    Ok(found) => return found,
+                    Err(RecvTimeoutError::Timeout) => self.tend(show)?,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                }
+            }
+        })?;
+        self.near = found.and_then(|(address, kind)| Near::open(&self.device, address, kind));
         self.sought = clock::monotonic();
         tell(match &self.near {
             Some(near) => Told::Near {
@@ -248,42 +297,44 @@ impl Daemon {
 }
 
 impl Near {
-    /// The first hop beyond the access line, or else the farthest of the first ones that answers.
-    fn find(device: &str, stop: &AtomicBool) -> Result<Option<Self>, Failure> {
-        // No way to the Internet is no error: there may be one later. Hops that say nothing of
-        // probes that expire may answer to their own address all the same.
-        let route = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop).ok();
-        let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
-        let hops = route.iter().flat_map(|r| r.hops.iter().rev());
-        let rest = hops.filter_map(|h| h.addresses.first().copied());
-        let gateway = super::default_route().and_then(|r| r.1);
-        let candidates = beyond.into_iter().chain(rest).chain(gateway);
-        for address in candidates {
-            // Where ICMP is filtered, a refused TCP connection is an answer too.
-            for kind in [Kind::Timestamp, Kind::Echo, Kind::Tcp] {
-                let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
-                let Ok(mut pinger) = Pinger::open(
-                    SocketAddr::new(address, port),
-                    kind,
-                    PacketOptions::default(),
-                    HOP_PATIENCE,
-                    SIZE,
-                    arrivals(device),
-                ) else {
-                    continue;
-                };
-                if answers(&mut pinger, stop)? {
-                    return Ok(Some(Near {
-                        pinger,
-                        address,
-                        stamps: kind == Kind::Timestamp,
-                        far: None,
-                    }));
-                }
+    /// What answered, from now on.
+    fn open(device: &str, address: IpAddr, kind: Kind) -> Option<Self> {
+        Some(Near {
+            pinger: pinger(address, kind, arrivals(device))?,
+            address,
+            stamps: kind == Kind::Timestamp,
+            far: None,
+        })
+    }
+}
+
+/// The first hop beyond the access line, or else the farthest of the first ones that answers.
+fn find(device: &str, stop: &AtomicBool) -> Result<Option<(IpAddr, Kind)>, Failure> {
+    // No way to the Internet is no error: there may be one later. Hops that say nothing of
+    // probes that expire may answer to their own address all the same.
+    let route = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop).ok();
+    let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
+    let hops = route.iter().flat_map(|r| r.hops.iter().rev());
+    let rest = hops.filter_map(|h| h.addresses.first().copied());
+    let next = super::profile::next_hop(device).map(IpAddr::V4);
+    for address in beyond.into_iter().chain(rest).chain(next) {
+        // Where ICMP is filtered, a refused TCP connection is an answer too.
+        for kind in [Kind::Timestamp, Kind::Echo, Kind::Tcp] {
+            if let Some(mut pinger) = pinger(address, kind, None)
+                && answers(&mut pinger, stop)?
+            {
+                return Ok(Some((address, kind)));
             }
         }
-        Ok(None)
     }
+    Ok(None)
+}
+
+fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
+    let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
+    let address = SocketAddr::new(address, port);
+    let options = PacketOptions::default();
+    Pinger::open(address, kind, options, HOP_PATIENCE, SIZE, arrivals).ok()
 }
 
 /// Knows when answers arrive at `device`, before the queue of our own that they then wait in.

@@ -5,8 +5,10 @@
 //! Non-goals: the loop (`daemon`), deciding (`evenkeel_core::control`).
 
 pub(crate) mod daemon;
+pub(crate) mod model;
+mod profile;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +24,9 @@ use evenkeel_sys::clock;
 use crate::failure::Failure;
 use crate::gateway::print;
 use crate::{StateArg, config};
-use daemon::{Daemon, Told};
+use daemon::{Daemon, Look, Told};
+use model::Keeper;
+use profile::Store;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -60,6 +64,12 @@ pub(crate) struct Run {
     /// Say each change of rates, also while a queue is drained
     #[arg(long)]
     verbose: bool,
+    /// Start without what was learned of this line before
+    #[arg(long)]
+    forget: bool,
+    /// Where what was learned of lines is kept
+    #[arg(long, value_name = "DIR", default_value = profile::DEFAULT_DIR, hide = true)]
+    profile_dir: PathBuf,
     #[command(flatten)]
     state: StateArg,
 }
@@ -87,7 +97,7 @@ pub(crate) fn request(device: &str, mode: Mode) -> Request {
 /// `evenkeel run`.
 pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let pair = |rates: Option<&Vec<Rate>>, i: usize| rates.and_then(|r| r.get(i).copied());
-    let bounds = [0, 1].map(|i| Bounds {
+    let mut bounds = [0, 1].map(|i| Bounds {
         least: pair(args.min.as_ref(), i),
         most: pair(args.max.as_ref(), i),
         guess: pair(args.rate.as_ref(), i),
@@ -107,6 +117,24 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
         Some(device) => device,
         None => default_device()?,
     };
+    let verbose = args.verbose;
+    let begun = clock::monotonic();
+    let warn = |why: String| {
+        let _ = say(&Told::Warning(why), verbose, begun);
+    };
+    let (mut store, known) = Store::open(&args.profile_dir, &device);
+    if !args.forget && args.rate.is_none() {
+        match known {
+            Ok(Some(profile)) => {
+                for (b, learned) in bounds.iter_mut().zip([profile.down, profile.up]) {
+                    b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
+                    b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
+                }
+            }
+            Ok(None) => {}
+            Err(why) => warn(why),
+        }
+    }
     let request = Request {
         down: bounds[0].guess.unwrap_or(Line::OPEN),
         up: bounds[1].guess.unwrap_or(Line::OPEN),
@@ -118,14 +146,31 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     };
     let dir = StateDir::new(args.state.state_dir);
     let cancel = crate::lab::cancelled_by_signals()?;
-    let verbose = args.verbose;
-    let begun = clock::monotonic();
+    let mut daemon = Daemon::start(&dir, &request, bounds, &mut |told| {
+        let _ = say(&told, verbose, begun);
+    })?;
+    let keeper = RefCell::new(Keeper::new(args.mode, begun));
     let mut tell = |told: Told| {
+        keeper.borrow_mut().tell(&told, clock::monotonic());
         let _ = say(&told, verbose, begun);
     };
-    let mut daemon = Daemon::start(&dir, &request, bounds, &mut tell)?;
-    let followed = daemon.follow(&cancel, &mut tell, &mut |_| {});
+    let mut failed = false;
+    let mut show = |look: &Look| {
+        let now = clock::monotonic();
+        let shown = keeper.borrow_mut().look(look, now, &dir, &device);
+        let kept = store.keep(&look.view, now, false);
+        if let Err(why) = shown.map_err(|e| e.to_string()).and(kept)
+            && !std::mem::replace(&mut failed, true)
+        {
+            warn(why);
+        }
+    };
+    let followed = daemon.follow(&cancel, &mut tell, &mut show);
+    let last = daemon.look();
     let stopped = daemon.stop();
+    if let Err(why) = store.keep(&last.view, clock::monotonic(), true) {
+        warn(why);
+    }
     followed?;
     stopped?;
     print(&format!("{device}: as it was before\n"))
@@ -133,25 +178,12 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
 
 /// The device of the default route.
 fn default_device() -> Result<String, Failure> {
-    default_route().map(|r| r.0).ok_or_else(|| {
+    let routes = std::fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+    let first = profile::default_routes(&routes)
+        .first()
+        .map(|r| r.0.to_owned());
+    first.ok_or_else(|| {
         Failure::usage("there is no default route: name the device that leads to the Internet")
-    })
-}
-
-/// Device of the default route, and its next hop where it has one.
-fn default_route() -> Option<(String, Option<IpAddr>)> {
-    // proc_net_route: device, destination and gateway in hex, each as the kernel's own integer.
-    let routes = std::fs::read_to_string("/proc/thread-self/net/route").ok()?;
-    routes.lines().skip(1).find_map(|l| {
-        let mut fields = l.split_ascii_whitespace();
-        let device = fields.next()?.to_owned();
-        if fields.next()? != "00000000" {
-            return None;
-        }
-        let gateway = u32::from_str_radix(fields.next()?, 16).ok()?;
-        let gateway = Ipv4Addr::from(gateway.to_ne_bytes());
-        let gateway = (!gateway.is_unspecified()).then_some(IpAddr::V4(gateway));
-        Some((device, gateway))
     })
 }
 

@@ -1,0 +1,291 @@
+//! What `run` knows, for `status` and for programs: `/run/evenkeel/DEV.model.json`.
+//!
+//! Principles: a small file, replaced each second and removed at the end; one that is older than
+//! that is of a `run` that is gone; the price of shaping is counted only while a direction is used
+//! to the full, since nobody misses what he does not use. Non-goals: history, and what is kept for
+//! the next start (`profile`).
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use evenkeel_core::Rate;
+use evenkeel_core::control::{Target, WayView};
+use evenkeel_core::plan::Mode;
+use evenkeel_kernel::{Error, StateDir};
+use evenkeel_sys::clock;
+use serde::{Deserialize, Serialize};
+
+use super::daemon::{Look, Told};
+use super::{is_passing, megabits, text};
+use crate::failure::Failure;
+
+/// From one writing to the next.
+const EACH: Duration = Duration::from_secs(1);
+/// Older than this it is of a `run` that is gone, s.
+const FRESH: f64 = 3.0;
+/// So many changes are kept.
+const CHANGES: usize = 10;
+/// A direction is used to the full from this share of what it is shaped to.
+const FULL: f64 = 0.9;
+
+/// The file. Times are seconds of the steady clock (`CLOCK_MONOTONIC`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Model {
+    /// When it was written.
+    time_s: f64,
+    /// When `run` began.
+    began_s: f64,
+    mode: Mode,
+    /// What is probed, if anything answers.
+    near: Option<IpAddr>,
+    /// Round trip to it on the idle line; absent until it answered.
+    base_ms: Option<f64>,
+    /// From which on a delay counts as a queue.
+    rise_ms: f64,
+    down: Way,
+    up: Way,
+    /// The latest changes and what was noticed, oldest first.
+    changes: VecDeque<Change>,
+}
+
+/// What is known of one direction, what is done there, and its price.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Way {
+    /// What the line carries; absent until that is known.
+    capacity: Option<Rate>,
+    /// How old the evidence is.
+    age_s: f64,
+    /// What passes now.
+    passing_kbit: f64,
+    /// Queue at the bottleneck now.
+    queue_ms: f64,
+    /// Longest one before anything was shaped.
+    unshaped_queue_ms: f64,
+    /// What was decided; absent while it is not shaped.
+    target: Option<Target>,
+    /// What the kernel was told; absent while it is not shaped.
+    shaped: Option<Rate>,
+    /// How much less that is than what the line carries.
+    headroom_kbit: Option<f64>,
+    /// What that took so far, bytes, while the direction was used to the full.
+    headroom_bytes: f64,
+    /// Longest queue while unshaped less the mean one since, under full use, ms.
+    latency_won_ms: Option<f64>,
+    /// Time of full use since it is shaped, s, and that times the queue.
+    full_s: f64,
+    #[serde(skip)]
+    queue_ms_s: f64,
+}
+
+/// A line of what happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Change {
+    at_s: f64,
+    text: String,
+}
+
+impl Way {
+    /// `span`: seconds since the last look.
+    fn look(&mut self, way: &WayView, shaped: Option<Rate>, span: f64) {
+        self.capacity = way.capacity;
+        self.age_s = way.age_s;
+        self.passing_kbit = kbit(way.throughput);
+        self.queue_ms = way.queue_ms;
+        self.unshaped_queue_ms = way.unshaped_queue_ms;
+        self.shaped = shaped;
+        let (Some(shaped), Some(capacity)) = (shaped, way.capacity) else {
+            self.headroom_kbit = None;
+            return;
+        };
+        let headroom = (kbit(capacity) - kbit(shaped)).max(0.0);
+        self.headroom_kbit = Some(headroom);
+        if self.passing_kbit < FULL * kbit(shaped) {
+            return;
+        }
+        self.headroom_bytes += headroom * 1000.0 / 8.0 * span;
+        self.full_s += span;
+        self.queue_ms_s += way.queue_ms * span;
+        if way.unshaped_queue_ms > 0.0 && self.full_s > 0.0 {
+            self.latency_won_ms = Some(way.unshaped_queue_ms - self.queue_ms_s / self.full_s);
+        }
+    }
+}
+
+/// Keeps the file while `run` runs.
+pub(crate) struct Keeper {
+    model: Model,
+    written: Option<Duration>,
+    looked: Duration,
+}
+
+impl Keeper {
+    pub(crate) fn new(mode: Mode, now: Duration) -> Self {
+        let model = Model {
+            time_s: now.as_secs_f64(),
+            began_s: now.as_secs_f64(),
+            mode,
+            near: None,
+            base_ms: None,
+            rise_ms: 0.0,
+            down: Way::default(),
+            up: Way::default(),
+            changes: VecDeque::new(),
+        };
+        Keeper {
+            model,
+            written: None,
+            looked: now,
+        }
+    }
+
+    /// Remembers what was told.
+    pub(crate) fn tell(&mut self, told: &Told, now: Duration) {
+        match told {
+            Told::Near { address, .. } => self.model.near = Some(*address),
+            Told::NoNear => self.model.near = None,
+            Told::Shaped { down, up, why } => {
+                self.model.down.target = *down;
+                self.model.up.target = *up;
+                if is_passing(why) {
+                    return;
+                }
+            }
+            Told::Noticed(_) => {}
+            Told::Warning(_) => return,
+        }
+        if self.model.changes.len() == CHANGES {
+            self.model.changes.pop_front();
+        }
+        self.model.changes.push_back(Change {
+            at_s: now.as_secs_f64(),
+            text: text(told),
+        });
+    }
+
+    /// Takes a look, and writes it if it is time.
+    pub(crate) fn look(
+        &mut self,
+        look: &Look,
+        now: Duration,
+        dir: &StateDir,
+        device: &str,
+    ) -> Result<(), Error> {
+        let span = now.saturating_sub(self.looked).as_secs_f64();
+        self.looked = now;
+        self.model.time_s = now.as_secs_f64();
+        self.model.base_ms = look.view.base_ms;
+        self.model.rise_ms = look.view.rise_ms;
+        self.model.down.look(&look.view.down, look.down, span);
+        self.model.up.look(&look.view.up, look.up, span);
+        if self.written.is_some_and(|w| now.saturating_sub(w) < EACH) {
+            return Ok(());
+        }
+        self.written = Some(now);
+        let text = serde_json::to_string(&self.model).expect("a Model has no maps with odd keys");
+        dir.save_model(device, &text)
+    }
+}
+
+impl Model {
+    /// That of a device; `None` if there is none.
+    pub(crate) fn read(file: &Path) -> Result<Option<Self>, Failure> {
+        let failed = |e: String| {
+            Failure::work(format_args!(
+                "read {}: {e}; delete it, it is only a view",
+                file.display()
+            ))
+        };
+        match std::fs::read_to_string(file) {
+            Ok(text) => serde_json::from_str(&text).map_err(|e| failed(e.to_string())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(failed(e.to_string())),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn show(&self, device: &str) -> String {
+        let now = clock::monotonic().as_secs_f64();
+        let age = now - self.time_s;
+        if !(0.0..=FRESH).contains(&age) {
+            return format!(
+                "  `evenkeel run` is gone: rates stay as they are; `evenkeel run {device}` goes on, \
+                 `evenkeel clear {device}` takes them back\n"
+            );
+        }
+        let near = self
+            .near
+            .map_or("nothing that answers".into(), |n| n.to_string());
+        let base = self
+            .base_ms
+            .map_or("not known".into(), |b| format!("{b:.1} ms"));
+        let mut text = format!(
+            "  run: mode {}, probing {near}, base {base}, a queue from {:.1} ms on\n",
+            self.mode, self.rise_ms
+        );
+        for (name, way) in [("down", &self.down), ("up", &self.up)] {
+            let carries = way.capacity.map_or("not known yet".into(), |c| {
+                format!("{} (seen {:.0} s ago)", megabits(c), way.age_s)
+            });
+            let _ = writeln!(
+                text,
+                "    {name:<5} line {carries}, shaped {}, passing {:.2} Mbit/s, queue {:.1} ms",
+                way.shaped.map_or("not".into(), megabits),
+                way.passing_kbit / 1e3,
+                way.queue_ms
+            );
+            if let Some(headroom) = way.headroom_kbit {
+                let won = way.latency_won_ms.map_or(String::new(), |won| {
+                    format!(", and {won:.1} ms of queue were won")
+                });
+                let _ = writeln!(
+                    text,
+                    "          {:.2} Mbit/s of it stay free: {:.1} MB so far while it was full{won}",
+                    headroom / 1e3,
+                    way.headroom_bytes / 1e6,
+                );
+            }
+        }
+        for c in &self.changes {
+            let _ = writeln!(text, "    {:>6.0} s ago  {}", now - c.at_s, c.text);
+        }
+        text
+    }
+}
+
+fn kbit(rate: Rate) -> f64 {
+    rate.bps() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(throughput: u64, queue_ms: f64) -> WayView {
+        WayView {
+            capacity: Some(Rate::from_kbit(1000)),
+            age_s: 0.0,
+            throughput: Rate::from_kbit(throughput),
+            queue_ms,
+            unshaped_queue_ms: 100.0,
+        }
+    }
+
+    #[test]
+    fn the_price_is_that_of_full_use() {
+        let mut way = Way::default();
+        way.look(&seen(1000, 100.0), None, 10.0);
+        assert_eq!((way.headroom_kbit, way.headroom_bytes), (None, 0.0));
+        let shaped = Some(Rate::from_kbit(960));
+        way.look(&seen(10, 0.0), shaped, 10.0);
+        assert_eq!(way.headroom_kbit, Some(40.0));
+        assert_eq!((way.headroom_bytes, way.latency_won_ms), (0.0, None));
+        way.look(&seen(950, 4.0), shaped, 1.0);
+        way.look(&seen(950, 2.0), shaped, 1.0);
+        assert!((way.headroom_bytes - 10_000.0).abs() < 1e-6);
+        assert_eq!(way.latency_won_ms, Some(97.0));
+    }
+}

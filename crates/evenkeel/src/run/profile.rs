@@ -1,0 +1,299 @@
+//! What was learned of a line, for the next start: `/var/lib/evenkeel/DEV@GATEWAY.json`.
+//!
+//! Principles: a line is known by its device and the gateway behind it; what is read is a first
+//! guess and never more, so a file that is not ours is only warned about; replaced by rename,
+//! seldom, since it may be on flash. Non-goals: what a person tells (`--rate`), and the live model
+//! (`model`).
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use evenkeel_core::Rate;
+use evenkeel_core::control::View;
+use serde::{Deserialize, Serialize};
+
+/// Where profiles live unless told otherwise.
+pub(crate) const DEFAULT_DIR: &str = "/var/lib/evenkeel";
+/// The version this code writes and reads.
+const VERSION: u32 = 1;
+/// From one writing to the next, at least.
+const EACH: Duration = Duration::from_secs(10);
+/// The port of RFC 863.
+const DISCARD: u16 = 9;
+/// A next hop on a LAN has said its hardware address by then.
+const ACQUAINTANCE: Duration = Duration::from_millis(300);
+/// A capacity that differs by no more than this share is the same.
+const SAME: f64 = 0.02;
+
+/// The file.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Profile {
+    version: u32,
+    /// What the line carries towards us, if that is known.
+    pub(crate) down: Option<Rate>,
+    /// From us.
+    pub(crate) up: Option<Rate>,
+    /// Round trip of the idle line, ms.
+    base_ms: Option<f64>,
+}
+
+impl Profile {
+    fn of(view: &View) -> Self {
+        Profile {
+            version: VERSION,
+            down: view.down.capacity,
+            up: view.up.capacity,
+            base_ms: view.base_ms,
+        }
+    }
+
+    /// Whether `other` says the same capacities.
+    fn is_like(&self, other: &Profile) -> bool {
+        let like = |a: Option<Rate>, b: Option<Rate>| match (a, b) {
+            (Some(a), Some(b)) => (a.bps() as f64 - b.bps() as f64).abs() <= SAME * b.bps() as f64,
+            (a, b) => a == b,
+        };
+        like(self.down, other.down) && like(self.up, other.up)
+    }
+}
+
+/// Keeps one line's profile.
+pub(crate) struct Store {
+    file: PathBuf,
+    kept: Option<Profile>,
+    written: Option<Duration>,
+}
+
+impl Store {
+    /// Of the line behind `device` as it is now. With what is known of it, or why that is not used.
+    pub(crate) fn open(dir: &Path, device: &str) -> (Self, Result<Option<Profile>, String>) {
+        let file = dir.join(name(device, &met(device)));
+        let known = load(&file);
+        let store = Store {
+            file,
+            kept: known.as_ref().ok().copied().flatten(),
+            written: None,
+        };
+        (store, known)
+    }
+
+    /// Writes what is known if it is news; at the `end` however little that is and however soon.
+    pub(crate) fn keep(&mut self, view: &View, now: Duration, end: bool) -> Result<(), String> {
+        let new = Profile::of(view);
+        let known = new.down.is_some() || new.up.is_some();
+        let soon = self.written.is_some_and(|w| now.saturating_sub(w) < EACH);
+        let same = self.kept.is_some_and(|kept| new.is_like(&kept));
+        if !known || self.kept == Some(new) || !end && (soon || same) {
+            return Ok(());
+        }
+        self.written = Some(now);
+        self.kept = Some(new);
+        save(&self.file, &new).map_err(|e| format!("write {}: {e}", self.file.display()))
+    }
+}
+
+/// What is behind `device` now. After a boot nobody may have talked to the next hop yet: an empty
+/// datagram makes the kernel ask for its hardware address.
+fn met(device: &str) -> String {
+    let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    let now = || {
+        let (routes, neighbours) = (read("route"), read("arp"));
+        let (routes, neighbours) = (routes.unwrap_or_default(), neighbours.unwrap_or_default());
+        gateway(&routes, &neighbours, device)
+    };
+    let begun = Instant::now();
+    let mut found = now();
+    if let Ok(hop) = found.parse::<Ipv4Addr>()
+        && let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
+        && socket.send_to(&[], (hop, DISCARD)).is_ok()
+    {
+        while found.parse() == Ok(hop) && begun.elapsed() < ACQUAINTANCE {
+            std::thread::sleep(Duration::from_millis(10));
+            found = now();
+        }
+    }
+    found
+}
+
+fn load(file: &Path) -> Result<Option<Profile>, String> {
+    let ignored = |why: String| format!("{}: {why}; it is ignored", file.display());
+    let text = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(ignored(e.to_string())),
+    };
+    let profile: Profile =
+        serde_json::from_str(&text).map_err(|e| ignored(format!("no profile of a line: {e}")))?;
+    if profile.version != VERSION {
+        let why = format!("version {} is not {VERSION}", profile.version);
+        return Err(ignored(why));
+    }
+    Ok(Some(profile))
+}
+
+fn save(file: &Path, profile: &Profile) -> io::Result<()> {
+    if let Some(dir) = file.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let new = file.with_extension("json.new");
+    let text = serde_json::to_string_pretty(profile).map_err(io::Error::other)? + "\n";
+    fs::write(&new, text)?;
+    fs::rename(&new, file)
+}
+
+/// The file's name; what may mean something to others in a name becomes a hyphen.
+fn name(device: &str, gateway: &str) -> String {
+    let plain = |text: &str| {
+        text.replace(
+            |c: char| !(c.is_ascii_alphanumeric() || ".:-".contains(c)),
+            "-",
+        )
+    };
+    format!("{}@{}.json", plain(device), plain(gateway))
+}
+
+/// Devices of the default routes and their next hops, the preferred one first.
+pub(crate) fn default_routes(routes: &str) -> Vec<(&str, Ipv4Addr)> {
+    // proc_net_route: device, destination, gateway, flags, two counters, metric, mask; addresses
+    // in hex as they are in memory. `*` is a route that leads nowhere.
+    let mut all: Vec<(u32, &str, Ipv4Addr)> = routes
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            let &[device, "00000000", hop, _, _, _, metric, "00000000", ..] = &fields[..] else {
+                return None;
+            };
+            let hop = u32::from_str_radix(hop, 16).ok()?.to_ne_bytes();
+            (device != "*").then_some((metric.parse().ok()?, device, Ipv4Addr::from(hop)))
+        })
+        .collect();
+    all.sort_by_key(|r| r.0);
+    all.into_iter().map(|(_, d, hop)| (d, hop)).collect()
+}
+
+/// The next hop of the default route through `device`, if it has one.
+pub(crate) fn next_hop(device: &str) -> Option<Ipv4Addr> {
+    let routes = fs::read_to_string("/proc/thread-self/net/route").ok()?;
+    let hop = default_routes(&routes)
+        .into_iter()
+        .find(|r| r.0 == device)?;
+    Some(hop.1).filter(|h| !h.is_unspecified())
+}
+
+/// What is behind `device`: the hardware address of the default route's next hop, or else its
+/// address, or else `none`.
+fn gateway(routes: &str, neighbours: &str, device: &str) -> String {
+    let routes = default_routes(routes);
+    let hop = routes.iter().find(|r| r.0 == device).map(|r| r.1);
+    let Some(hop) = hop.filter(|h| !h.is_unspecified()) else {
+        return "none".into();
+    };
+    // proc_net_arp: address, type, flags, hardware address, mask, device; all zero until known.
+    let hardware = neighbours.lines().skip(1).find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let &[address, _, _, hardware, _, on] = &fields[..] else {
+            return None;
+        };
+        let known = hardware.chars().any(|c| !"0:".contains(c));
+        (known && on == device && address.parse() == Ok(hop)).then(|| hardware.to_owned())
+    });
+    hardware.unwrap_or_else(|| hop.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARP: &str = "IP address HW type Flags HW address Mask Device
+192.0.2.7 0x1 0x2 52:54:00:00:00:07 * wan
+192.0.2.2 0x1 0x0 00:00:00:00:00:00 * wan
+192.0.2.3 0x1 0x2 52:54:00:00:00:03 * lan
+192.0.2.3 0x1 0x2 52:54:00:AB:cd:EF * wan
+";
+
+    fn hex(address: [u8; 4]) -> String {
+        format!("{:08X}", u32::from_ne_bytes(address))
+    }
+
+    fn routes(hop: [u8; 4]) -> String {
+        format!(
+            "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT
+vpn 00000000 00000000 0001 0 0 0 00000080 0 0 0
+lan 00000000 {} 0003 0 0 600 00000000 0 0 0
+wan 00000000 {} 0003 0 0 100 00000000 0 0 0
+*   00000000 00000000 0200 0 0 50 00000000 0 0 0
+wan {} 00000000 0001 0 0 0 00FFFFFF 0 0 0
+",
+            hex([192, 0, 2, 9]),
+            hex(hop),
+            hex([192, 0, 2, 0]),
+        )
+    }
+
+    #[test]
+    fn a_line_is_known_by_device_and_gateway() {
+        let told = |hop| gateway(&routes(hop), ARP, "wan");
+        assert_eq!(told([192, 0, 2, 3]), "52:54:00:AB:cd:EF");
+        assert_eq!(told([192, 0, 2, 2]), "192.0.2.2");
+        assert_eq!(told([0, 0, 0, 0]), "none");
+        assert_eq!(gateway("", "", "wan"), "none");
+        assert_eq!(name("ppp_0/..", "none"), "ppp-0-..@none.json");
+        let devices: Vec<_> = default_routes(&routes([192, 0, 2, 3]))
+            .iter()
+            .map(|r| r.0.to_owned())
+            .collect();
+        assert_eq!(devices, ["wan", "lan"]);
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("deeper/wan@none.json");
+        assert_eq!(load(&file), Ok(None));
+        let profile = Profile {
+            version: VERSION,
+            down: Some(Rate::from_bps(99_999_937)),
+            up: None,
+            base_ms: Some(9.2),
+        };
+        save(&file, &profile).unwrap();
+        assert_eq!(load(&file), Ok(Some(profile)));
+        for foreign in [
+            "",
+            "[]",
+            "{\"version\": 1}x",
+            r#"{"version": 2, "down": null, "up": null, "base_ms": null}"#,
+            r#"{"version": 1, "down": "0bit", "up": null, "base_ms": null}"#,
+            r#"{"version": 1, "down": null, "up": null, "base_ms": null, "mine": 1}"#,
+        ] {
+            fs::write(&file, foreign).unwrap();
+            let why = load(&file).unwrap_err();
+            assert!(
+                why.contains("wan@none.json") && why.ends_with("ignored"),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn it_is_written_seldom() {
+        let like = |down| Profile {
+            version: VERSION,
+            down: Some(Rate::from_kbit(down)),
+            up: None,
+            base_ms: None,
+        };
+        assert!(like(1000).is_like(&like(1020)));
+        assert!(!like(1000).is_like(&like(1030)));
+        let none = Profile {
+            down: None,
+            ..like(1)
+        };
+        assert!(!like(1000).is_like(&none));
+    }
+}

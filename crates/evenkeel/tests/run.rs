@@ -1,0 +1,382 @@
+//! `run` as a person meets it: bad input, signals, kill, others at the same device, a device that
+//! goes, the model and the profile that it leaves to read.
+//!
+//! Each test works in a network namespace of its own. Needs root; without it each says so and
+//! passes.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use evenkeel_sys::{Netns, clock};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
+
+fn root(test: &str) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: needs root");
+    }
+    root
+}
+
+fn ip(args: &str) {
+    let status = Command::new("ip").args(args.split(' ')).status().unwrap();
+    assert!(status.success(), "ip {args}");
+}
+
+/// Runs `f` in a namespace with a veth device `wan` that is up; it gets a directory of its own.
+fn in_namespace(f: impl FnOnce(&Path) + Send) {
+    let tmp = tempfile::tempdir().unwrap();
+    let inside = || {
+        for args in [
+            "link set lo up",
+            "link add wan type veth peer name peer",
+            "addr add 192.0.2.1/24 dev wan",
+            "link set peer up",
+            "link set wan up",
+        ] {
+            ip(args);
+        }
+        f(tmp.path());
+    };
+    Netns::new("run").unwrap().run(inside).unwrap();
+}
+
+/// A command whose records go to `dir`.
+fn command(dir: &Path, args: &str) -> Command {
+    let mut command = Command::new(EVENKEEL);
+    command.args(args.split_whitespace());
+    command.arg("--state-dir").arg(dir.join("run"));
+    if args.starts_with("run") {
+        command.arg("--config").arg(dir.join("none.toml"));
+        command.arg("--profile-dir").arg(dir.join("lines"));
+    }
+    command
+}
+
+/// Exit code, stdout, stderr.
+fn words(out: Output) -> (i32, String, String) {
+    let text = |b: Vec<u8>| String::from_utf8(b).unwrap();
+    let code = out.status.code().unwrap_or(-1);
+    (code, text(out.stdout), text(out.stderr))
+}
+
+fn evenkeel(dir: &Path, args: &str) -> (i32, String, String) {
+    words(command(dir, args).output().unwrap())
+}
+
+/// One line on stderr, nothing else.
+fn refused(got: &(i32, String, String), code: i32, says: &str) {
+    let (exit, out, err) = got;
+    assert_eq!((*exit, out.as_str()), (code, ""), "{says}: {err}");
+    assert_eq!(err.lines().count(), 1, "{says}: {err}");
+    assert!(err.contains(says), "{says}: {err}");
+}
+
+/// Devices, disciplines and filters of this namespace, as iproute2 shows them.
+fn seen() -> String {
+    let show = |program: &str, args: &str| {
+        let out = Command::new(program).args(args.split(' ')).output();
+        String::from_utf8(out.unwrap().stdout).unwrap()
+    };
+    let links = show("ip", "-d -o link");
+    // Carrier states settle by themselves.
+    show("tc", "qdisc show")
+        + &show("tc", "filter show dev wan ingress")
+        + &links
+            .replace("LOWERLAYERDOWN", "UP")
+            .replace("NO-CARRIER,", "")
+}
+
+/// Waits until `done`; panics with `what` after 20 s.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < end, "not within 20 s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// `run` in the background, ended when dropped.
+struct Running(Option<Child>);
+
+impl Running {
+    /// Returns as soon as it follows the line.
+    fn start(dir: &Path, args: &str) -> Self {
+        let said = dir.join("said");
+        let mut command = command(dir, args);
+        command.stdout(std::fs::File::create(&said).unwrap());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        until(args, || {
+            assert!(child.try_wait().unwrap().is_none(), "{args} ended");
+            std::fs::read_to_string(&said).is_ok_and(|s| s.contains("prob"))
+        });
+        Running(Some(child))
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = self.0.as_ref().unwrap().id();
+        kill(Pid::from_raw(id.cast_signed()), signal).unwrap();
+    }
+
+    /// Exit code and stderr of its end.
+    fn end(mut self) -> (i32, String, String) {
+        words(self.0.take().unwrap().wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What is left in the directory of records.
+fn left(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir.join("run")).into_iter().flatten();
+    entries
+        .flatten()
+        .map(|e| e.file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn bad_input_is_one_line_and_changes_nothing() {
+    if !root("bad_input_is_one_line_and_changes_nothing") {
+        return;
+    }
+    in_namespace(|dir| {
+        let before = seen();
+        for (args, code, says) in [
+            ("run", 2, "no default route"),
+            ("run nope", 1, "nope: no such device"),
+            ("run lo", 2, "loopback"),
+            ("run wan --rate 10mbit", 2, "--rate"),
+            ("run wan --rate 10mbit fast", 2, "fast"),
+            ("run wan --rate 0 1mbit", 2, "zero"),
+            ("run wan --min 10mbit", 2, "--min"),
+            (
+                "run wan --min 10mbit 1mbit --max 9mbit 2mbit",
+                2,
+                "download: --min 10mbit is more than --max 9mbit",
+            ),
+            (
+                "run wan --min 1mbit 3mbit --max 9mbit 2mbit",
+                2,
+                "upload: --min 3mbit",
+            ),
+            ("run wan --mode fast", 2, "ping nor bandwidth"),
+            ("run wan --rule voip", 2, "voip"),
+            ("run wan --bogus", 2, "--bogus"),
+        ] {
+            refused(&evenkeel(dir, args), code, says);
+            assert_eq!(seen(), before, "{args}");
+            assert_eq!(left(dir), [""; 0], "{args}");
+        }
+    });
+}
+
+#[test]
+fn signals_take_everything_back() {
+    if !root("signals_take_everything_back") {
+        return;
+    }
+    in_namespace(|dir| {
+        let before = seen();
+        for signal in [Signal::SIGINT, Signal::SIGTERM] {
+            let run = Running::start(dir, "run wan");
+            assert_ne!(seen(), before);
+            run.signal(signal);
+            let (code, _, err) = run.end();
+            assert_eq!((code, err.as_str()), (0, ""), "{signal}");
+            let said = std::fs::read_to_string(dir.join("said")).unwrap();
+            assert!(said.ends_with("wan: as it was before\n"), "{said}");
+            assert_eq!(seen(), before, "{signal}");
+            assert_eq!(left(dir), [""; 0], "{signal}");
+        }
+    });
+}
+
+#[test]
+fn others_are_told_who_holds_the_device() {
+    if !root("others_are_told_who_holds_the_device") {
+        return;
+    }
+    in_namespace(|dir| {
+        let run = Running::start(dir, "run wan");
+        let before = seen();
+        let holder = format!(
+            "wan: process {} (evenkeel run wan",
+            run.0.as_ref().unwrap().id()
+        );
+        for args in ["shape wan 10mbit 1mbit", "run wan", "clear wan"] {
+            refused(&evenkeel(dir, args), 1, &holder);
+            assert_eq!(seen(), before, "{args}");
+        }
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+    });
+}
+
+#[test]
+fn a_killed_one_leaves_a_line_that_works() {
+    if !root("a_killed_one_leaves_a_line_that_works") {
+        return;
+    }
+    in_namespace(|dir| {
+        let before = seen();
+        let killed = || {
+            let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+            run.signal(Signal::SIGKILL);
+            assert_eq!(run.end().0, -1);
+        };
+        let well = |args: &str| {
+            let (code, out, err) = evenkeel(dir, args);
+            assert_eq!((code, err.as_str()), (0, ""), "{args}");
+            out
+        };
+        killed();
+        if let Some(maps) = evenkeel_kernel::maps("wan").unwrap() {
+            let lease = maps.lease().unwrap();
+            let ends = lease.saturating_sub(clock::monotonic());
+            assert!(
+                !lease.is_zero() && ends <= Duration::from_secs(2),
+                "{ends:?}"
+            );
+        }
+        let status = well("status wan");
+        assert!(!status.contains("NOT WORKING"), "{status}");
+        assert!(well("clear wan").contains("as it was before"));
+        assert_eq!(seen(), before);
+        assert_eq!(left(dir), [""; 0]);
+
+        killed();
+        let second = Running::start(dir, "run wan");
+        second.signal(Signal::SIGINT);
+        assert_eq!(second.end().0, 0);
+        assert_eq!(seen(), before);
+        assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+#[test]
+fn status_shows_the_model() {
+    if !root("status_shows_the_model") {
+        return;
+    }
+    in_namespace(|dir| {
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        until("a model", || {
+            let json = evenkeel(dir, "status wan --json").1;
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let model = &json[0]["model"];
+            model["mode"] == "ping"
+                && model["down"]["capacity"] == "20mbit"
+                && model["up"]["shaped"].is_string()
+                && model["changes"][1]["text"].is_string()
+        });
+        let names = left(dir);
+        assert!(
+            names.iter().any(|n| n.ends_with(".model.json")),
+            "{names:?}"
+        );
+        let (code, text, err) = evenkeel(dir, "status");
+        assert_eq!((code, err.as_str()), (0, ""));
+        for says in [
+            "run: mode ping, probing nothing that answers, base not known",
+            "down  line 20.00 Mbit/s (seen",
+            "0.05 Mbit/s of it stay free: 0.0 MB so far",
+            "s ago  down 20.00 Mbit/s, up 5.00 Mbit/s: a first guess",
+        ] {
+            assert!(text.contains(says), "{says}\n{text}");
+        }
+        assert_eq!(text.matches("wan: ").count(), 1, "{text}");
+
+        let file = dir.join("watched");
+        let mut watch = command(dir, "status --watch");
+        watch.stdout(std::fs::File::create(&file).unwrap());
+        let watch = Running(Some(watch.stderr(Stdio::piped()).spawn().unwrap()));
+        let watched = || std::fs::read_to_string(&file).unwrap();
+        until("two looks", || watched().matches("run: mode").count() >= 2);
+        watch.signal(Signal::SIGINT);
+        assert_eq!(watch.end().0, 0);
+        assert!(!watched().contains('\x1b'));
+
+        run.signal(Signal::SIGKILL);
+        run.end();
+        until("that it is gone", || {
+            evenkeel(dir, "status").1.contains("`evenkeel run` is gone")
+        });
+        // Whoever shapes next knows better.
+        assert_eq!(evenkeel(dir, "shape wan 20mbit 5mbit").0, 0);
+        assert!(!evenkeel(dir, "status").1.contains("evenkeel run"));
+    });
+}
+
+#[test]
+fn what_was_learned_is_the_next_guess() {
+    if !root("what_was_learned_is_the_next_guess") {
+        return;
+    }
+    in_namespace(|dir| {
+        ip("route add default via 192.0.2.2");
+        ip("neigh add 192.0.2.2 lladdr 52:54:00:12:34:56 dev wan nud permanent");
+        let file = dir.join("lines/wan@52:54:00:12:34:56.json");
+        // What it said; the device is that of the default route.
+        let run = |args: &str| {
+            let run = Running::start(dir, args);
+            run.signal(Signal::SIGINT);
+            assert_eq!(run.end().0, 0, "{args}");
+            std::fs::read_to_string(dir.join("said")).unwrap()
+        };
+        let none = run("run");
+        assert!(!none.contains("guess") && !file.exists(), "{none}");
+        run("run --rate 20mbit 5mbit");
+        let kept = std::fs::read_to_string(&file).unwrap();
+        assert!(
+            kept.contains("\"20mbit\"") && kept.contains("\"5mbit\""),
+            "{kept}"
+        );
+        let guessed = "down 20.00 Mbit/s, up 5.00 Mbit/s: a first guess";
+        let again = run("run wan");
+        assert!(again.contains(guessed), "{again}");
+        let bounded = run("run --max 10mbit 10mbit");
+        assert!(bounded.contains("down 10.00 Mbit/s, up 5.00"), "{bounded}");
+        let told = run("run --rate 30mbit 6mbit");
+        assert!(told.contains("down 30.00 Mbit/s, up 6.00"), "{told}");
+        let forgotten = run("run --forget");
+        assert!(!forgotten.contains("guess"), "{forgotten}");
+        std::fs::write(&file, "[1]").unwrap();
+        let said = run("run");
+        for says in [
+            "warning: ",
+            "56.json: no profile of a line",
+            "it is ignored",
+        ] {
+            assert!(said.contains(says) && !said.contains("guess"), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_device_that_goes_ends_it() {
+    if !root("a_device_that_goes_ends_it") {
+        return;
+    }
+    in_namespace(|dir| {
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        ip("link del wan");
+        refused(&run.end(), 1, "wan: the device has gone");
+        let links = seen();
+        assert!(!links.contains("ifb") && !links.contains("wan"), "{links}");
+        assert_eq!(left(dir), [""; 0]);
+    });
+}

@@ -113,13 +113,13 @@ pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
     }
     let percent = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
     let mut text = format!(
-        "{} lines of 0.3 Mbit/s to 2 Gbit/s, 2 to 600 ms, five minutes each\n{:<28}{:>10}{:>14}{:>12}{:>12}\n",
+        "{} lines of 0.3 Mbit/s to 2 Gbit/s, 2 to 600 ms, five minutes each\n{:<28}{:>10}{:>16}{:>12}{:>12}\n",
         args.count, "", "directions", "capacity right", "starved", "queued"
     );
     for (name, s) in sums.rows() {
         let _ = writeln!(
             text,
-            "{name:<28}{:>10}{:>13.1} %{:>10.1} %{:>10.1} %",
+            "{name:<28}{:>10}{:>14.1} %{:>10.1} %{:>10.1} %",
             s.directions,
             percent(s.right, s.looks),
             percent(s.starved, s.directions),

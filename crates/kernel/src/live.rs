@@ -30,9 +30,11 @@ pub struct Wanted {
     pub capacity: Option<Rate>,
     /// How much of that may be used for now, thousandths.
     pub permille: u32,
-    /// Where it changes all the time, by how much round trips may be longer than the least: the
-    /// shaper then is only a distant net, since what it drops takes seconds to come back.
+    /// By how much round trips may be longer than the least without it meaning much.
     pub slack: Duration,
+    /// It changes all the time: the shaper towards us then is only a distant net, since what it
+    /// drops takes seconds to come back.
+    pub restless: bool,
 }
 
 /// How far above the capacity of a restless line the net is, thousandths.
@@ -148,10 +150,10 @@ impl Live {
         };
         let tuning = Tuning {
             windows: down.permille,
-            down: if down.slack.is_zero() {
-                down.permille
-            } else {
+            down: if down.restless {
                 DISTANT
+            } else {
+                down.permille
             },
             up: up.permille,
             interval: Some(INTERVAL + 10 * up.slack),

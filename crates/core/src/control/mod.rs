@@ -207,6 +207,8 @@ pub struct Target {
     /// How much longer round trips may be without it meaning much, us: for lines that change all
     /// the time, where a short queue is kept, and lines whose delay wanders.
     pub slack_us: u32,
+    /// It changes all the time: what a shaper drops there takes seconds to come back.
+    pub restless: bool,
 }
 
 /// What is to be done.
@@ -362,7 +364,7 @@ impl Controller {
         self.actions.pop_front()
     }
 
-    fn around(&self, now: f64, dir: usize) -> Around {
+    fn around(&self, now: f64) -> Around {
         let packet = f64::from(self.settings.packet);
         // A packet of each direction may be under way when a probe comes.
         let serial: f64 = self
@@ -371,7 +373,6 @@ impl Controller {
             .filter_map(|w| w.capacity)
             .map(|(c, _)| packet / c)
             .sum();
-        let _ = dir;
         Around {
             now,
             rtt: self.base.value().unwrap_or(0.02),
@@ -447,7 +448,7 @@ impl Controller {
         let queue = delay - self.base.value().unwrap_or(delay);
         let shares = self.share(queue, a.one_way, now);
         for (i, share) in shares.into_iter().enumerate() {
-            let around = self.around(now, i);
+            let around = self.around(now);
             let point = Point {
                 left: sent,
                 came,
@@ -460,7 +461,7 @@ impl Controller {
 
     /// Whose queue it is: there, and back.
     fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
-        let rise = self.around(now, UP).rise;
+        let rise = self.around(now).rise;
         if let Some(w) = one_way {
             let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
             // Clocks drift: without a queue both differences are nought.
@@ -487,7 +488,7 @@ impl Controller {
     /// that is used the most.
     fn suspect(&self, now: f64) -> bool {
         let suspicion = |i: usize| {
-            let around = self.around(now, i);
+            let around = self.around(now);
             let way = &self.ways[i];
             let reached = way.throughput(&around);
             match (way.phase, way.capacity) {
@@ -511,7 +512,7 @@ impl Controller {
             return;
         }
         for i in [UP, DOWN] {
-            let around = self.around(now, i);
+            let around = self.around(now);
             // One direction at a time, so that it is known whose queue it is.
             let busy = matches!(self.ways[1 - i].phase, Phase::Try { .. } | Phase::Drain(_));
             match self.ways[i].decide(&around, !busy) {
@@ -539,13 +540,14 @@ impl Controller {
     /// Says what changed.
     fn apply(&mut self, now: f64) {
         let wanted = [UP, DOWN].map(|i| {
-            let around = self.around(now, i);
+            let around = self.around(now);
             self.ways[i]
                 .target(&around)
                 .map(|(capacity, factor)| Target {
                     capacity: rate(capacity),
                     permille: (factor * 1000.0).round() as u32,
                     slack_us: (self.slack(i, now) * 1e6) as u32,
+                    restless: self.ways[i].kept(now) > 0.0,
                 })
         });
         let mut lower = false;
@@ -577,7 +579,7 @@ impl Controller {
     pub fn view(&self, now: Duration) -> View {
         let now = seconds(now);
         let way = |i: usize| {
-            let around = self.around(now, i);
+            let around = self.around(now);
             let w = &self.ways[i];
             WayView {
                 capacity: w.capacity.map(|c| rate(c.0)),
@@ -589,15 +591,9 @@ impl Controller {
         };
         View {
             base_ms: self.base.value().map(|b| b * 1e3),
-            rise_ms: self.around(now, UP).rise * 1e3,
+            rise_ms: self.around(now).rise * 1e3,
             up: way(UP),
             down: way(DOWN),
         }
-    }
-
-    /// Whether a direction's queue is being drained, for tests and figures.
-    pub fn is_draining(&self, dir: Dir) -> bool {
-        let i = if dir == Dir::Up { UP } else { DOWN };
-        matches!(self.ways[i].phase, Phase::Drain(_))
     }
 }

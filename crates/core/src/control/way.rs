@@ -12,13 +12,12 @@ use std::collections::VecDeque;
 use super::Reason;
 use super::meter::Meter;
 
-/// Headroom is for the shaper (`plan::Mode::shaped`); here a capacity is a capacity.
-///
-/// Times in seconds, rates in bytes per second on the line.
-///
+// Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
+// (`plan::Mode::shaped`); here a capacity is a capacity.
+
 /// Evidence of a capacity: at least so many full packets.
 const PACKETS: f64 = 8.0;
-/// and at least over so long.
+/// And at least over so long.
 const SPAN: f64 = 0.030;
 /// A run is looked back at so far.
 const LOOK_BACK: f64 = 0.6;

@@ -95,9 +95,8 @@ struct Near {
 }
 
 impl Daemon {
-    /// Sets up shaping on the device of `request`; its rates are guesses, [`evenkeel_core::plan::Line::OPEN`]
-    /// none.
-    /// `bounds`: towards us, and from us.
+    /// Sets up shaping on the device of `request`; its rates are guesses, and
+    /// [`evenkeel_core::plan::Line::OPEN`] is none. `bounds`: towards us, and from us.
     pub(crate) fn start(
         dir: &StateDir,
         request: &Request,
@@ -276,6 +275,7 @@ impl Daemon {
                         permille: t.map_or(1000, |t| t.permille),
                         slack: t
                             .map_or(Duration::ZERO, |t| Duration::from_micros(t.slack_us.into())),
+                        restless: t.is_some_and(|t| t.restless),
                     };
                     self.live
                         .set(wanted(down), wanted(up), clock::monotonic())?;

@@ -130,9 +130,11 @@ struct scratch {
 	struct fragment_key fragment;
 	__u32 at, begin, headers, ports;
 	__u8 proto, more, later;
-	__u8 usual; /* the packet's first bytes, 12 of payload among them, stand in `bytes` */
+	__u8 usual; /* it was taken apart in one go; `head` is known */
+	__u32 total; /* bytes, by its own header; 0: it does not say */
 	__u32 option, options_end;
-	__u8 bytes[56];
+	__u8 bytes[40];
+	__u32 head[3]; /* of a UDP payload */
 };
 
 struct {
@@ -261,6 +263,7 @@ static __always_inline int ipv4(struct __sk_buff *skb, struct scratch *s)
 	if (load(skb, s->at, ip, 20) || ip[0] >> 4 != 4 || (ip[0] & 15) < 5)
 		return 0;
 	s->p.dscp = ip[1] >> 2;
+	s->total = ip[2] << 8 | ip[3];
 	s->fragment.id = ip[4] << 8 | ip[5];
 	s->more = ip[6] & 0x20;
 	s->later = (ip[6] & 0x1f) | ip[7];
@@ -279,6 +282,9 @@ static __always_inline int ipv6(struct __sk_buff *skb, struct scratch *s)
 	if (load(skb, s->at, ip, 40) || ip[0] >> 4 != 6)
 		return 0;
 	s->p.dscp = (ip[0] & 15) << 2 | ip[1] >> 6;
+	s->total = ip[4] << 8 | ip[5];
+	if (s->total)
+		s->total += 40;
 	s->proto = ip[6];
 	__builtin_memcpy(s->fragment.source, ip + 8, 16);
 	__builtin_memcpy(s->fragment.destination, ip + 24, 16);
@@ -335,87 +341,142 @@ static __always_inline void ends(struct flow_key *k, int way, const void *source
 	}
 }
 
-/* How much the packet is. What Ethernet padded a short one with is no payload; only the absence
- * of payload matters.
+/* How much the packet is, of which its header says that it is `total` bytes (0: it does not). What
+ * Ethernet padded a short one with is none of it; merged segments are believed to be as long as
+ * they are.
  */
 static __always_inline void measure(struct __sk_buff *skb, struct packet *p, __u32 begin,
-				    __u32 headers)
+				    __u32 headers, __u32 total)
 {
 	__u32 segments = skb->gso_segs > 1 ? skb->gso_segs : 1;
 	__u32 length = skb->len > begin ? skb->len - begin : 0;
 
+	if (segments == 1 && total && total < length)
+		length = total;
 	p->segments = segments;
 	p->headers = headers;
 	p->payload = length > headers ? length - headers : 0;
 	p->length = length + (segments - 1) * headers;
 }
 
-static __always_inline void tcp_header(struct packet *p, const __u8 *tcp)
-{
-	__u32 seq, ack;
-	__u16 window;
+/* A word of a packet. Behind an Ethernet header they are aligned, as some processors need it. */
+struct loose_word {
+	__u32 value;
+} __attribute__((packed, aligned(2)));
 
-	__builtin_memcpy(&seq, tcp + 4, 4);
-	__builtin_memcpy(&ack, tcp + 8, 4);
-	__builtin_memcpy(&window, tcp + 14, 2);
-	p->seq = bpf_ntohl(seq);
-	p->ack = bpf_ntohl(ack);
-	p->window = bpf_ntohs(window);
-	p->tcp_flags = tcp[13];
+static __always_inline __u32 word(const void *from, __u32 n, __u32 link)
+{
+	if (link == 14)
+		return ((const __u32 *)from)[n];
+	return ((const struct loose_word *)from)[n].value;
 }
 
-/* Nearly all packets: IPv4 without options, whole, UDP or TCP with no option but time stamps.
- * 0: it is not one of them.
- */
-static __always_inline int parse_usual(struct __sk_buff *skb, int way, struct scratch *s)
+/* TCP's header, from its second word on. */
+static __always_inline void tcp_header(struct packet *p, __u32 seq, __u32 ack, __u32 flags)
+{
+	flags = bpf_ntohl(flags);
+	p->seq = bpf_ntohl(seq);
+	p->ack = bpf_ntohl(ack);
+	p->window = flags & 0xffff;
+	p->tcp_flags = flags >> 16;
+}
+
+/* What follows a usual IP header of `headers` bytes, at `from`. */
+static __always_inline int usual_rest(struct __sk_buff *skb, struct scratch *s, const void *ip,
+				      __u32 headers, __u32 total, __u32 link)
 {
 	struct packet *p = &s->p;
-	const __u8 *ip = s->bytes + link_header;
-	__u32 headers, ports;
-	__u32 source[4], destination[4];
+	const void *from = ip + headers, *end = (void *)(long)skb->data_end;
 
-	if (skb->len < link_header + 40u || load(skb, 0, s->bytes, link_header + 40u))
-		return 0;
-	if (link_header && (s->bytes[link_header - 2] != 8 || s->bytes[link_header - 1] != 0))
-		return 0;
-	if (ip[0] != 0x45 || (ip[6] & 0x3f) | ip[7])
-		return 0;
 	p->stamps = 0;
 	p->scale = 0;
 	p->mptcp = 0;
 	p->mss_at = 0;
-	if (ip[9] == IPPROTO_UDP) {
-		headers = 28;
+	s->begin = link;
+	if (p->key.proto == IPPROTO_UDP) {
 		p->tcp_flags = 0;
 		p->tcp = 0;
-	} else if (ip[9] == IPPROTO_TCP) {
-		p->tcp = link_header + 20;
-		tcp_header(p, ip + 20);
-		if (ip[32] >> 4 == 5) {
-			headers = 40;
-		} else if (ip[32] >> 4 == 8) {
-			__u32 o[3];
+		/* Of its payload, for probes. */
+		s->head[0] = word(from, 2, link);
+		s->head[1] = word(from, 3, link);
+		s->head[2] = word(from, 4, link);
+		measure(skb, p, link, headers + 8, total);
+		return 1;
+	}
+	p->tcp = link + headers;
+	tcp_header(p, word(from, 1, link), word(from, 2, link), word(from, 3, link));
+	__u32 data = ((const __u8 *)from)[12] >> 4;
 
-			if (load(skb, link_header + 40, o, 12) || o[0] != bpf_htonl(0x0101080a))
-				return 0;
-			p->stamp = bpf_ntohl(o[1]);
-			p->echo = bpf_ntohl(o[2]);
-			p->stamps = 1;
-			headers = 52;
-		} else {
+	if (data == 8) {
+		if (from + 32 > end || word(from, 5, link) != bpf_htonl(0x0101080a))
 			return 0;
+		p->stamp = bpf_ntohl(word(from, 6, link));
+		p->echo = bpf_ntohl(word(from, 7, link));
+		p->stamps = 1;
+	} else if (data != 5) {
+		return 0;
+	}
+	measure(skb, p, link, headers + data * 4, total);
+	return 1;
+}
+
+/* Nearly all packets: whole, without options or extension headers, UDP or TCP with no option but
+ * time stamps, their headers in one piece. 0: it is not one of them.
+ */
+static __always_inline int parse_usual(struct __sk_buff *skb, int way, struct scratch *s,
+				       __u32 link)
+{
+	const void *ip = (void *)(long)skb->data + link, *end = (void *)(long)skb->data_end;
+	const __u8 *b = ip;
+	struct flow_key *k = &s->p.key;
+	__u32 *source = way == UP ? k->local : k->remote;
+	__u32 *destination = way == UP ? k->remote : k->local;
+	__u32 ports;
+
+	if (ip + 40 > end)
+		return 0;
+	if (b[0] == 0x45) {
+		const __be16 *half = ip;
+
+		if (link && half[-1] != bpf_htons(ETH_P_IP))
+			return 0;
+		if (half[3] & bpf_htons(0x3fff) || (b[9] != IPPROTO_TCP && b[9] != IPPROTO_UDP))
+			return 0;
+		source[0] = 0;
+		source[1] = 0;
+		source[2] = bpf_htonl(0xffff);
+		source[3] = word(ip, 3, link);
+		destination[0] = 0;
+		destination[1] = 0;
+		destination[2] = bpf_htonl(0xffff);
+		destination[3] = word(ip, 4, link);
+		ports = word(ip, 5, link);
+		k->proto = b[9];
+		s->p.dscp = b[1] >> 2;
+		if (!usual_rest(skb, s, ip, 20, bpf_ntohs(half[1]), link))
+			return 0;
+	} else if (b[0] >> 4 == 6) {
+		const __be16 *half = ip;
+
+		if (link && half[-1] != bpf_htons(ETH_P_IPV6))
+			return 0;
+		if (ip + 60 > end || (b[6] != IPPROTO_TCP && b[6] != IPPROTO_UDP))
+			return 0;
+		for (int i = 0; i < 4; i++) {
+			source[i] = word(ip, 2 + i, link);
+			destination[i] = word(ip, 6 + i, link);
 		}
+		ports = word(ip, 10, link);
+		k->proto = b[6];
+		s->p.dscp = (b[0] & 15) << 2 | b[1] >> 6;
+		/* 0: a jumbogram. */
+		if (!half[2] || !usual_rest(skb, s, ip, 40, 40 + bpf_ntohs(half[2]), link))
+			return 0;
 	} else {
 		return 0;
 	}
-	p->dscp = ip[1] >> 2;
-	mapped(source, ip + 12);
-	mapped(destination, ip + 16);
-	__builtin_memcpy(&ports, ip + 20, 4);
-	ends(&p->key, way, source, destination, ports);
-	p->key.proto = ip[9];
-	s->begin = link_header;
-	measure(skb, p, link_header, headers);
+	k->local_port = way == UP ? ports & 0xffff : ports >> 16;
+	k->remote_port = way == UP ? ports >> 16 : ports & 0xffff;
 	return 1;
 }
 
@@ -424,7 +485,7 @@ static __always_inline int parse(struct __sk_buff *skb, int way, struct scratch 
 {
 	struct packet *p = &s->p;
 
-	s->usual = parse_usual(skb, way, s);
+	s->usual = link_header == 14 ? parse_usual(skb, way, s, 14) : parse_usual(skb, way, s, 0);
 	if (s->usual)
 		return 1;
 	__u16 family = link_layer(skb, &s->at);
@@ -467,8 +528,10 @@ static __always_inline int parse(struct __sk_buff *skb, int way, struct scratch 
 		if (load(skb, s->at, s->bytes, 20) == 0) {
 			__u32 data = (s->bytes[12] >> 4) * 4;
 
+			__u32 *words = (__u32 *)s->bytes;
+
 			p->tcp = s->at;
-			tcp_header(p, s->bytes);
+			tcp_header(p, words[1], words[2], words[3]);
 			s->headers += data;
 			s->option = s->at + 20;
 			s->options_end = s->at + data;
@@ -481,7 +544,7 @@ static __always_inline int parse(struct __sk_buff *skb, int way, struct scratch 
 	again();
 	p->stamp = bpf_ntohl(p->stamp);
 	p->echo = bpf_ntohl(p->echo);
-	measure(skb, p, s->begin, s->headers);
+	measure(skb, p, s->begin, s->headers, s->total);
 	again();
 	return 1;
 }

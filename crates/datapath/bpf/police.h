@@ -176,13 +176,17 @@ static __always_inline int police(struct __sk_buff *skb, const struct scratch *s
 				  __u64 now)
 {
 	const struct packet *p = &s->p;
-	__u32 zero = 0, hash = hash_of(&p->key), at = hash & (HEARD - 1);
+	__u32 zero = 0;
 	const struct policer *c = bpf_map_lookup_elem(&ek_policer, &zero);
+
+	if (!c || !c->cost[2])
+		return TC_ACT_UNSPEC;
+	__u32 hash = hash_of(&p->key), at = hash & (HEARD - 1);
 	struct policing *q = bpf_map_lookup_elem(&ek_policing, &zero);
 	struct policed *did = bpf_map_lookup_elem(&ek_policed, &zero);
 	struct heard *h = bpf_map_lookup_elem(&ek_heard, &at);
 
-	if (!c || !q || !did || !h || !c->cost[2])
+	if (!q || !did || !h)
 		return TC_ACT_UNSPEC;
 	struct way *w = &f->way[DOWN];
 	__u32 wire = wire_bytes(skb, &c->framing, p);

@@ -91,7 +91,7 @@ static __always_inline void stamp(struct __sk_buff *skb, struct scratch *s, __u6
 	if (p->key.proto == IPPROTO_UDP) {
 		if (p->payload < sizeof(struct probe_header))
 			key.number = UNNUMBERED;
-		else if (!numbered(skb, at, s->usual ? s->bytes + link_header + 28 : 0, &key.number))
+		else if (!numbered(skb, at, s->usual ? s->head : 0, &key.number))
 			return;
 		key.sender.proto = IPPROTO_UDP;
 		key.sender.port = p->key.local_port;

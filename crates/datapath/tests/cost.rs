@@ -26,6 +26,20 @@ fn ack(payload: usize) -> Vec<u8> {
     p
 }
 
+/// The same in IPv6.
+fn six(packet: &[u8]) -> Vec<u8> {
+    let body = &packet[34..];
+    let mut p = packet[..12].to_vec();
+    p.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+    p.extend((body.len() as u16).to_be_bytes());
+    p.extend([6, 64]);
+    for end in [1, 2] {
+        p.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end]);
+    }
+    p.extend(body);
+    p
+}
+
 /// The SYN of that download, or what answers it, with window scale 7.
 fn syn(ours: bool) -> Vec<u8> {
     let mut p = ack(0);
@@ -55,11 +69,12 @@ fn the_programs_cost_little() {
         framing: "ptm:30".parse().unwrap(),
     };
     let policer = Policer::new(&line, 1500, 0);
-    for (what, hand, policer) in [
-        ("CAKE", Hand::Cake, None),
-        ("HTB, tiers", Hand::Tiers, None),
-        ("HTB, buckets", Hand::Buckets, None),
-        ("policed", Hand::Nothing, Some(&policer)),
+    for (what, hand, policer, family) in [
+        ("CAKE", Hand::Cake, None, 4),
+        ("CAKE, IPv6", Hand::Cake, None, 6),
+        ("HTB, tiers", Hand::Tiers, None, 4),
+        ("HTB, buckets", Hand::Buckets, None, 4),
+        ("policed", Hand::Nothing, Some(&policer), 4),
     ] {
         let side = Side {
             hand,
@@ -69,7 +84,10 @@ fn the_programs_cost_little() {
         maps.set_sides([side, side]).unwrap();
         maps.set_policer(policer).unwrap();
         for (name, payload) in [("ek_egress", 0), ("ek_ingress", 1448)] {
-            let packet = ack(payload);
+            let mut packet = ack(payload);
+            if family == 6 {
+                packet = six(&packet);
+            }
             let least = |program: &str| {
                 (0..20)
                     .map(|_| {

@@ -93,6 +93,7 @@ fn ipv4_options_and_fragments() {
     options[0] = 0x47;
     options.extend([1; 8]);
     options.extend(udp(10, 20, 0));
+    options[3] = 36;
     b.up(&options);
     assert_eq!(b.flow(key(UDP, 10, 20)).ways[0].bytes, 36);
 
@@ -154,6 +155,51 @@ fn ipv6_extension_headers() {
             body.extend([0xbb; 30]);
             b.up(&v6(us6(), them6(), next, 0, &body));
             assert_eq!(b.flow(key6(UDP, 5, 6)).ways[0].packets, 2);
+        }
+    }
+}
+
+/// Behind a tag a packet is taken apart step by step, without one nearly always in one go.
+#[test]
+fn both_parsers_find_the_same() {
+    let tagged = |family: u16, ip: &[u8]| {
+        let tag = [&[0, 7], &family.to_be_bytes()[..], ip].concat();
+        ethernet(0x8100, &tag)
+    };
+    let benches = [(); 2].map(|()| Bench::new(14, Hand::Tiers));
+    let mut port = 1000;
+    for (what, proto, body) in [
+        ("a datagram", UDP, udp(1, 2, 200)),
+        ("a short one", UDP, udp(1, 2, 3)),
+        ("an acknowledgement", TCP, tcp(1, 2, ACK, &[], 0)),
+        ("with time stamps", TCP, tcp(1, 2, ACK, &stamps(7, 8), 0)),
+        ("a segment", TCP, tcp(1, 2, ACK, &stamps(7, 8), 1448)),
+        ("a SYN", TCP, tcp(1, 2, SYN, &[2, 4, 5, 180, 1, 3, 3, 7], 0)),
+        ("odd options", TCP, tcp(1, 2, ACK, &[1, 1, 1, 0], 9)),
+    ] {
+        for (family, padded) in [(4, false), (4, true), (6, false), (6, true)] {
+            port += 1;
+            let body = [&u16::to_be_bytes(port), &body[2..]].concat();
+            let (proto_of, key, ip) = if family == 4 {
+                let ip = v4(US, THEM, proto, 46, 0, &body);
+                (0x0800, key(proto, port, 2), ip)
+            } else {
+                let ip = v6(us6(), them6(), proto, 46, &body);
+                (0x86dd, key6(proto, port, 2), ip)
+            };
+            let mut filled = ip.clone();
+            // What Ethernet fills a short frame up with is no part of the packet.
+            if padded && ip.len() < 46 {
+                filled.resize(46, 0);
+            }
+            let frames = [ethernet(proto_of, &filled), tagged(proto_of, &filled)];
+            let [quick, long] = [0, 1].map(|i| {
+                let priority = benches[i].up(&frames[i]).priority;
+                let flow = benches[i].flow(key);
+                (flow.ways[0].bytes, flow.ways[0].packets, priority)
+            });
+            assert_eq!(quick, long, "{what}, IPv{family}, {padded}");
+            assert_eq!(quick.0, ip.len() as u64, "{what}, IPv{family}, {padded}");
         }
     }
 }

@@ -266,12 +266,9 @@ impl Mode {
     /// arrivals are policed there is no shaper that windows have to stay below.
     pub fn shaped(self, line: &Line, windows: Option<u32>, policed: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
+            (Mode::Ping, Some(_)) if policed => (9900, 10_000, 10_000),
             (Mode::Ping, Some(packet)) => {
-                let spare = if policed {
-                    0
-                } else {
-                    spare_for_windows(line, packet)
-                };
+                let spare = spare_for_windows(line, packet);
                 (9900, 9990 - spare / 2, 9980 - spare)
             }
             (Mode::Ping, None) => (9900, 9600, 0),

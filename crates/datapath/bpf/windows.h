@@ -298,11 +298,12 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 {
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f), share = g->share;
-	__u32 small = l->packet_ns / 1000 + 100 + l->slack, from = g->base, far = f->way[UP].rtt_min;
+	__u32 packet = l->packet_ns / 1000, small = 2 * packet + 100 + l->slack;
+	__u32 from = g->base, far = f->way[UP].rtt_min;
 
 	/* It may never have seen the line without a queue, but its handshake was no full packet. */
-	if (far && far + small - l->slack < from)
-		from = far + small - l->slack;
+	if (far && far + packet + 100 < from)
+		from = far + packet + 100;
 	__u32 excess = g->least > from ? g->least - from : 0;
 	__s32 extra = g->extra;
 
@@ -445,6 +446,7 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 		g->edge_before = g->edge;
 		if (was)
 			adjust(l, pool, f, took / 1000, now);
+		again();
 		if (++g->rounds % 4 == 0)
 			g->least = 0;
 		g->settled = 0;
@@ -659,6 +661,7 @@ static __always_inline int windows(struct __sk_buff *skb, struct flow *f, const 
 	if (pool->busy < now + SECOND / 20 + 64ULL * l->packet_ns)
 		pool->busy += (__u64)bytes * l->packet_ns / l->packet * 25 / 24;
 	watch(l, pool, now);
+	again();
 	if (ours) {
 		arrived(skb, l, pool, h, f, p, bytes, now);
 		return 0;

@@ -24,7 +24,7 @@ fn in_user_mode_linux() {
     }
     let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let out = Command::new(format!("{top}/scripts/uml/run"))
-        .args(["--timeout", "600", "--"])
+        .args(["--timeout", "1500", "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--test-threads=1"])
         .output()

@@ -210,8 +210,12 @@ pub struct Run {
     pub up_kbit: f64,
     /// Probes of the judged kind that were lost.
     pub lost: u64,
-    /// Packets that our own queueing disciplines dropped.
+    /// Packets that the condition dropped: its queueing disciplines and policers.
     pub dropped_by_us: u64,
+    /// Empty acknowledgements among those that its policer dropped. Absent if it has none or does
+    /// not tell them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acks_dropped_by_us: Option<u64>,
     /// TCP segments sent again by the load's senders.
     pub retransmits: u64,
     /// From the start of the load until the increase stays within 5 ms of its final median for

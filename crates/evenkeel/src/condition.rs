@@ -14,7 +14,7 @@ use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
-use evenkeel_lab::{Shaper, ShaperError, Site};
+use evenkeel_lab::{Dropped, Shaper, ShaperError, Site};
 
 use crate::failure::Failure;
 use crate::run::daemon::Daemon;
@@ -161,15 +161,23 @@ impl Shaper for Evenkeel {
         Ok(())
     }
 
-    fn dropped(&mut self) -> Result<u64, ShaperError> {
-        let all = status(&self.dir(), Some(&self.device))?;
-        Ok(all.iter().map(|s| s.up.dropped + s.down.dropped).sum())
+    fn dropped(&mut self) -> Result<Dropped, ShaperError> {
+        dropped(&self.dir(), &self.device)
     }
 
     fn clear(&mut self) -> Result<(), ShaperError> {
         clear(&self.dir(), &self.device)?;
         Ok(())
     }
+}
+
+/// What was dropped on `device`, by its own account.
+fn dropped(dir: &StateDir, device: &str) -> Result<Dropped, ShaperError> {
+    let all = status(dir, Some(device))?;
+    Ok(Dropped {
+        packets: all.iter().map(|s| s.up.dropped + s.down.dropped).sum(),
+        acks: all.iter().find_map(|s| s.policed.map(|p| p.dropped_acks)),
+    })
 }
 
 /// evenkeel told nothing: `run`, on a thread of its own.
@@ -231,9 +239,8 @@ impl Shaper for Automatic {
         Ok(())
     }
 
-    fn dropped(&mut self) -> Result<u64, ShaperError> {
-        let all = status(&StateDir::new(&self.state), Some(&self.device))?;
-        Ok(all.iter().map(|s| s.up.dropped + s.down.dropped).sum())
+    fn dropped(&mut self) -> Result<Dropped, ShaperError> {
+        dropped(&StateDir::new(&self.state), &self.device)
     }
 
     fn clear(&mut self) -> Result<(), ShaperError> {

@@ -21,7 +21,7 @@ use crate::emulator::{Emulator, EmulatorReport, LineConfig};
 use crate::experiment::{Experiment, LoadSpec, millis, server_address};
 use crate::peers::Lacks;
 use crate::topology::{Topology, WAN, lan_device};
-use crate::{LabError, Phase, Shaper, judge};
+use crate::{Dropped, LabError, Phase, Shaper, judge};
 
 mod traffic;
 
@@ -115,7 +115,7 @@ pub(crate) fn run(
     // Before the shaper goes: while a root discipline is exchanged the kernel drops what comes
     // (`noop_enqueue`) and counts it as the device's.
     let ring_drops = hosts.ring_drops();
-    let mut dropped = 0;
+    let mut dropped = Dropped::default();
     if let Some(s) = shaper {
         // Also after a failed measurement: the shaper may have threads to stop.
         let (count, cleared) = hosts.gateway.run(|| (s.dropped(), s.clear()))?;
@@ -228,7 +228,7 @@ impl Measured {
         i.void = why.join("; ");
     }
 
-    fn into_run(self, cell: &Cell, dropped_by_us: u64) -> Result<Run, LabError> {
+    fn into_run(self, cell: &Cell, dropped: Dropped) -> Result<Run, LabError> {
         let end = self.start + self.duration;
         let before = judge::series(
             &self.probes.udp.probes,
@@ -269,7 +269,8 @@ impl Measured {
             down_kbit: judge::mean_kbit(&down_kbit),
             up_kbit: judge::mean_kbit(&up_kbit),
             lost,
-            dropped_by_us,
+            dropped_by_us: dropped.packets,
+            acks_dropped_by_us: dropped.acks,
             retransmits: self.outcome.flows.iter().map(|f| f.1.retransmits).sum(),
             settle_s: (!self.outcome.flows.is_empty())
                 .then(|| judge::settle_s(&udp))

@@ -46,10 +46,19 @@ pub trait Shaper: Send {
     }
     /// Sets up shaping. It is called once for each cell, on a gateway that was never shaped.
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError>;
-    /// Packets dropped by its queueing disciplines since `apply`.
-    fn dropped(&mut self) -> Result<u64, ShaperError>;
+    /// What it dropped since `apply`.
+    fn dropped(&mut self) -> Result<Dropped, ShaperError>;
     /// Takes everything back.
     fn clear(&mut self) -> Result<(), ShaperError>;
+}
+
+/// What a condition dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Packets, by its queueing disciplines and policers.
+    pub packets: u64,
+    /// Empty acknowledgements among those that it policed; `None` if it does not tell them apart.
+    pub acks: Option<u64>,
 }
 
 /// Whatever a shaper has to complain about.

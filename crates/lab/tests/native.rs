@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use evenkeel_core::result::Run;
 use evenkeel_lab::experiment::{Device, Experiment};
 use evenkeel_lab::{
-    Kept, LabError, Phase, RunOptions, Shaper, ShaperError, Site, cells, run, run_cell,
+    Dropped, Kept, LabError, Phase, RunOptions, Shaper, ShaperError, Site, cells, run, run_cell,
 };
 
 /// Tests that measure have the machine for themselves, as far as this process goes.
@@ -155,8 +155,11 @@ impl Shaper for Recorder {
         self.0.lock().unwrap().push("apply".into());
         Ok(())
     }
-    fn dropped(&mut self) -> Result<u64, ShaperError> {
-        Ok(42)
+    fn dropped(&mut self) -> Result<Dropped, ShaperError> {
+        Ok(Dropped {
+            packets: 42,
+            acks: None,
+        })
     }
     fn clear(&mut self) -> Result<(), ShaperError> {
         self.0.lock().unwrap().push("clear".into());

@@ -69,7 +69,7 @@ fn once(peer: &mut Peer, line: (&str, &str, &str)) -> Result<Vec<String>, Shaper
     let applied = peer.apply(&site(line));
     let during = seen();
     if applied.is_ok() {
-        assert_eq!(peer.dropped()?, 0, "{}", peer.name());
+        assert_eq!(peer.dropped()?.packets, 0, "{}", peer.name());
     }
     peer.clear()?;
     // The kernel's own default may be there again under another kind; ours may not.

@@ -20,7 +20,7 @@ use evenkeel_core::tc::{
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Error, Session, capabilities};
 
-use crate::{Shaper, ShaperError, Site};
+use crate::{Dropped, Shaper, ShaperError, Site};
 
 /// The device that a peer builds for arrivals. The gateway's namespace is its own.
 const IFB: &str = "ifb4wan";
@@ -229,7 +229,7 @@ impl Shaper for Peer {
     }
 
     /// Roots count what their leaves drop, and `ingress` what its policers drop.
-    fn dropped(&mut self) -> Result<u64, ShaperError> {
+    fn dropped(&mut self) -> Result<Dropped, ShaperError> {
         let mut session = Session::open()?;
         let mut sum = 0;
         for device in [self.wan.as_str(), IFB] {
@@ -241,7 +241,10 @@ impl Shaper for Peer {
             let roots = all.iter().filter(|q| ours(q.parent));
             sum += roots.map(|q| u64::from(q.stats.drops)).sum::<u64>();
         }
-        Ok(sum)
+        Ok(Dropped {
+            packets: sum,
+            acks: None,
+        })
     }
 
     fn clear(&mut self) -> Result<(), ShaperError> {

@@ -1,5 +1,5 @@
-//! The tables of a report, as cells: the comparison, cost and gain, published figures, calls and
-//! pages.
+//! The tables of a report, as cells: the comparison, cost and gain, published figures, drops, calls
+//! and pages.
 //!
 //! Principles: a terminal, Markdown and a page show the same cells; two conditions are a
 //! scenario each, as in the papers; more are grouped by load, under the names that a command
@@ -7,6 +7,7 @@
 
 mod comparison;
 mod cost;
+mod drops;
 mod flows;
 mod published;
 
@@ -18,6 +19,7 @@ use crate::words;
 pub(crate) use comparison::comparison;
 
 use cost::{cost, told};
+use drops::drops;
 use flows::{calls, pages, shares};
 use published::published;
 
@@ -120,6 +122,7 @@ pub(crate) fn more(file: &ResultFile, rows: &[Row<'_>]) -> Vec<Grid> {
         told(file, rows),
         cost(file, rows),
         published(file, rows),
+        drops(rows),
         shares(rows),
         calls(rows),
         pages(rows),

@@ -298,7 +298,8 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 {
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f), share = g->share;
-	__u32 packet = l->packet_ns / 1000, small = 2 * packet + 100 + l->slack;
+	__u32 packet = l->packet_ns / 1000;
+	__u32 small = packet + (packet < 1000 ? packet : 1000) + 100 + l->slack;
 	__u32 from = g->base, far = f->way[UP].rtt_min;
 
 	/* It may never have seen the line without a queue, but its handshake was no full packet. */

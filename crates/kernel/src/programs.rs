@@ -106,13 +106,20 @@ pub(crate) fn sides(plan: &Plan) -> [Side; 2] {
 
 /// What the windows are told: a lasting lease, until somebody says otherwise.
 pub(crate) fn line(plan: &Plan) -> Option<Line> {
+    let mtu = plan.segments.down.packet(plan.device.mtu);
+    // Where nothing can be kept waiting here, a packet of each flow waits at the provider, or the
+    // line is not filled.
+    let slack = plan.policer.as_ref().and_then(|_| {
+        let packet = plan.line.framing.wire_len(mtu);
+        plan.line.down.time_for(packet.into())
+    });
     plan.windows.map(|target| Line {
         lease: Duration::MAX,
         rate: plan.line.down,
         target,
         framing: plan.line.framing,
-        mtu: plan.segments.down.packet(plan.device.mtu),
-        slack: Duration::ZERO,
+        mtu,
+        slack: slack.unwrap_or_default(),
     })
 }
 

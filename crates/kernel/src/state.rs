@@ -202,7 +202,10 @@ impl StateDir {
         let write = || -> io::Result<()> {
             let mut file = File::create(&tmp)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+            // A record outlasts a crash; the model is only a view.
+            if ending != MODEL {
+                file.sync_all()?;
+            }
             fs::rename(&tmp, &path)
         };
         write().map_err(|e| Error::file("write", &path, &e))

@@ -19,7 +19,7 @@ use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Live, Request, StateDir, Wanted};
 use evenkeel_measure::ping::{Kind, Pinger};
-use evenkeel_sys::{PacketOptions, clock};
+use evenkeel_sys::{PacketOptions, clock, memory};
 
 use crate::failure::Failure;
 
@@ -104,6 +104,8 @@ impl Daemon {
         tell: &mut dyn FnMut(Told),
     ) -> Result<Self, Failure> {
         let (live, warnings) = Live::start(dir, request)?;
+        // Loading programs takes 20 MB for what the kernel tells of its types.
+        memory::trim();
         for w in warnings {
             tell(Told::Warning(w));
         }

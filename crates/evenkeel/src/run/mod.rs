@@ -19,7 +19,7 @@ use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Request, StateDir};
-use evenkeel_sys::clock;
+use evenkeel_sys::{clock, memory};
 
 use crate::failure::Failure;
 use crate::gateway::print;
@@ -96,6 +96,7 @@ pub(crate) fn request(device: &str, mode: Mode) -> Request {
 
 /// `evenkeel run`.
 pub(crate) fn run(args: Run) -> Result<(), Failure> {
+    memory::one_heap();
     let pair = |rates: Option<&Vec<Rate>>, i: usize| rates.and_then(|r| r.get(i).copied());
     let mut bounds = [0, 1].map(|i| Bounds {
         least: pair(args.min.as_ref(), i),

@@ -70,14 +70,14 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Towards us and from us: the rate that the line is sold as, a tenth of it, and what the line
-    /// carries at its best.
+    /// Towards us and from us: of the rate that the line is sold as 95 %, which is what CAKE's
+    /// users type, and 10 %; at most 95 % of what the line carries at its best.
     pub(super) fn of(line: &LineFacts) -> [Told; 2] {
         let [down, up] = line.best.unwrap_or([line.down, line.up]);
-        [(line.down, down), (line.up, up)].map(|(base, best)| Told {
-            min: base.permille(100),
-            base,
-            max: best.max(base),
+        [(line.down, down), (line.up, up)].map(|(sold, best)| Told {
+            min: sold.permille(100),
+            base: sold.permille(950),
+            max: best.max(sold).permille(950),
         })
     }
 }

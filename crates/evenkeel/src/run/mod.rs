@@ -6,6 +6,9 @@
 
 pub(crate) mod daemon;
 pub(crate) mod model;
+pub(crate) mod near;
+mod others;
+mod price;
 mod profile;
 
 use std::cell::RefCell;
@@ -26,6 +29,7 @@ use crate::gateway::print;
 use crate::{StateArg, config};
 use daemon::{Daemon, Look, Told};
 use model::Keeper;
+use near::Host;
 use profile::Store;
 
 /// Arguments of `run`.
@@ -52,10 +56,13 @@ pub(crate) struct Run {
     /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
+    /// Probe these hosts, the first that answers, rather than one on the way to the Internet
+    #[arg(long = "target", value_name = "HOST", value_delimiter = ',')]
+    targets: Vec<Host>,
     /// Which flows are urgent, in order
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<FlowRule>,
-    /// The file with further rules
+    /// The file with further rules and targets
     #[arg(long, value_name = "FILE", default_value = config::PATH)]
     config: PathBuf,
     /// Remove a queueing discipline that somebody else has put there
@@ -113,7 +120,13 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
         }
     }
     let mut rules = args.rules;
-    rules.extend(config::Config::load(&args.config)?.rules);
+    let config = config::Config::load(&args.config)?;
+    rules.extend(config.rules);
+    let targets = if args.targets.is_empty() {
+        config.targets
+    } else {
+        args.targets
+    };
     let device = match args.device {
         Some(device) => device,
         None => default_device()?,
@@ -123,17 +136,18 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let warn = |why: String| {
         let _ = say(&Told::Warning(why), verbose, begun);
     };
-    let (mut store, known) = Store::open(&args.profile_dir, &device);
-    if !args.forget && args.rate.is_none() {
-        match known {
-            Ok(Some(profile)) => {
-                for (b, learned) in bounds.iter_mut().zip([profile.down, profile.up]) {
-                    b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
-                    b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
-                }
-            }
-            Ok(None) => {}
-            Err(why) => warn(why),
+    let (mut store, known) = Store::open(&args.profile_dir, &device, begun);
+    let known = known.unwrap_or_else(|why| {
+        warn(why);
+        None
+    });
+    if let Some(profile) = &known
+        && !args.forget
+        && args.rate.is_none()
+    {
+        for (b, learned) in bounds.iter_mut().zip([profile.down, profile.up]) {
+            b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
+            b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
         }
     }
     let request = Request {
@@ -147,10 +161,10 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     };
     let dir = StateDir::new(args.state.state_dir);
     let cancel = crate::lab::cancelled_by_signals()?;
-    let mut daemon = Daemon::start(&dir, &request, bounds, &mut |told| {
+    let mut daemon = Daemon::start(&dir, &request, bounds, targets, &mut |told| {
         let _ = say(&told, verbose, begun);
     })?;
-    let keeper = RefCell::new(Keeper::new(args.mode, begun));
+    let keeper = RefCell::new(Keeper::new(args.mode, known.as_ref(), begun));
     let mut tell = |told: Told| {
         keeper.borrow_mut().tell(&told, clock::monotonic());
         let _ = say(&told, verbose, begun);
@@ -158,8 +172,14 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let mut failed = false;
     let mut show = |look: &Look| {
         let now = clock::monotonic();
-        let shown = keeper.borrow_mut().look(look, now, &dir, &device);
-        let kept = store.keep(&look.view, now, false);
+        let mut keeper = keeper.borrow_mut();
+        if let Some(news) = keeper.others(look, now) {
+            let told = Told::Others(news);
+            keeper.tell(&told, now);
+            let _ = say(&told, verbose, begun);
+        }
+        let shown = keeper.look(look, now, &dir, &device);
+        let kept = store.keep(keeper.profile(look), now, false);
         if let Err(why) = shown.map_err(|e| e.to_string()).and(kept)
             && !std::mem::replace(&mut failed, true)
         {
@@ -169,7 +189,8 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let followed = daemon.follow(&cancel, &mut tell, &mut show);
     let last = daemon.look();
     let stopped = daemon.stop();
-    if let Err(why) = store.keep(&last.view, clock::monotonic(), true) {
+    let profile = keeper.borrow().profile(&last);
+    if let Err(why) = store.keep(profile, clock::monotonic(), true) {
         warn(why);
     }
     followed?;
@@ -210,19 +231,24 @@ fn text(told: &Told) -> String {
         Some(t) => megabits(t.capacity),
     };
     match told {
-        Told::Near { address, stamps } => {
+        Told::Near {
+            address,
+            origin,
+            stamps,
+        } => {
             let stamps = if *stamps {
                 ", which stamps: directions can be told apart"
             } else {
                 ""
             };
-            format!("probing {address}{stamps}")
+            format!("probing {address}{stamps}{origin}")
         }
         Told::NoNear => "nothing answers probes: without a signal rates stay as they are".into(),
         Told::Shaped { down, up, why } => {
             format!("down {}, up {}: {why}", target(down), target(up))
         }
         Told::Noticed(n) => n.to_string(),
+        Told::Others(news) => news.to_string(),
         Told::Warning(w) => format!("warning: {w}"),
     }
 }

@@ -140,14 +140,19 @@ impl Live {
         counters.map_err(|e| self.or_gone(e))
     }
 
+    /// Whether the device has gone, also if one of its name has come since.
+    pub fn has_gone(&mut self) -> bool {
+        let device = &self.plan.device;
+        let link = self.session.link(&device.name);
+        link.is_ok_and(|link| link.is_none_or(|l| l.index != device.ifindex))
+    }
+
     /// `e`, unless it is only because the device has gone.
     fn or_gone(&mut self, e: Error) -> Error {
-        let device = &self.plan.device;
-        match self.session.link(&device.name) {
-            Ok(Some(link)) if link.index == device.ifindex => e,
-            Ok(_) => Error::Gone(device.name.clone()),
-            Err(_) => e,
+        if self.has_gone() {
+            return Error::Gone(self.plan.device.name.clone());
         }
+        e
     }
 
     /// Rates that are in force, towards us and from us; `None`: not known, and not shaped.

@@ -53,6 +53,9 @@ pub(crate) enum Told {
     Noticed(Notice),
     /// Load on the line that is not ours.
     Others(News),
+    /// The device has gone, or is there again.
+    Gone,
+    Back,
     /// Something to mind.
     Warning(String),
 }
@@ -169,6 +172,11 @@ impl Daemon {
             self.act(tell)?;
         }
         Ok(())
+    }
+
+    /// Whether the device has gone.
+    pub(crate) fn has_gone(&mut self) -> bool {
+        self.live.has_gone()
     }
 
     /// Takes everything back.

@@ -1,7 +1,8 @@
 //! `run`: keeps a line responsive that nothing is told about.
 //!
 //! Principles: in the foreground; what is set up is taken back at the end; every change of rates
-//! has its reason on a line of its own, as long as it is one that a person would want to read.
+//! has its reason on a line of its own, as long as it is one that a person would want to read; a
+//! device that goes is waited for, since PPPoE's does so each night.
 //! Non-goals: the loop (`daemon`), deciding (`evenkeel_core::control`).
 
 pub(crate) mod daemon;
@@ -13,6 +14,7 @@ mod profile;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -21,7 +23,7 @@ use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Framing, Rate};
-use evenkeel_kernel::{Request, StateDir};
+use evenkeel_kernel::{Request, Session, StateDir};
 use evenkeel_sys::{clock, memory};
 
 use crate::failure::Failure;
@@ -81,6 +83,9 @@ pub(crate) struct Run {
     state: StateArg,
 }
 
+/// A device that has gone is looked for this often.
+const AWAIT: Duration = Duration::from_millis(500);
+
 /// Framing that suits most lines of today: Ethernet, fibre, cable, and VDSL with PPPoE.
 pub(crate) const USUAL: Framing = Framing::new(evenkeel_core::framing::Mode::Ptm, 34, 0);
 
@@ -136,7 +141,7 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let warn = |why: String| {
         let _ = say(&Told::Warning(why), verbose, begun);
     };
-    let (mut store, known) = Store::open(&args.profile_dir, &device, begun);
+    let (store, known) = Store::open(&args.profile_dir, &device, begun);
     let known = known.unwrap_or_else(|why| {
         warn(why);
         None
@@ -151,8 +156,6 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
         }
     }
     let request = Request {
-        down: bounds[0].guess.unwrap_or(Line::OPEN),
-        up: bounds[1].guess.unwrap_or(Line::OPEN),
         framing: Some(args.framing.unwrap_or(USUAL)),
         choice: args.backend,
         replace: args.replace,
@@ -161,9 +164,7 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     };
     let dir = StateDir::new(args.state.state_dir);
     let cancel = crate::lab::cancelled_by_signals()?;
-    let mut daemon = Daemon::start(&dir, &request, bounds, targets, &mut |told| {
-        let _ = say(&told, verbose, begun);
-    })?;
+    let store = RefCell::new(store);
     let keeper = RefCell::new(Keeper::new(args.mode, known.as_ref(), begun));
     let mut tell = |told: Told| {
         keeper.borrow_mut().tell(&told, clock::monotonic());
@@ -179,23 +180,65 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
             let _ = say(&told, verbose, begun);
         }
         let shown = keeper.look(look, now, &dir, &device);
-        let kept = store.keep(keeper.profile(look), now, false);
+        let kept = store.borrow_mut().keep(keeper.profile(look), now, false);
         if let Err(why) = shown.map_err(|e| e.to_string()).and(kept)
             && !std::mem::replace(&mut failed, true)
         {
             warn(why);
         }
     };
-    let followed = daemon.follow(&cancel, &mut tell, &mut show);
-    let last = daemon.look();
-    let stopped = daemon.stop();
-    let profile = keeper.borrow().profile(&last);
-    if let Err(why) = store.keep(profile, clock::monotonic(), true) {
-        warn(why);
+    loop {
+        let request = Request {
+            down: bounds[0].guess.unwrap_or(Line::OPEN),
+            up: bounds[1].guess.unwrap_or(Line::OPEN),
+            ..request.clone()
+        };
+        let mut daemon = Daemon::start(&dir, &request, bounds, targets.clone(), &mut tell)?;
+        let followed = daemon.follow(&cancel, &mut tell, &mut show);
+        let last = daemon.look();
+        let gone = followed.is_err() && daemon.has_gone();
+        let stopped = daemon.stop();
+        let profile = keeper.borrow().profile(&last);
+        let kept = store.borrow_mut().keep(profile, clock::monotonic(), true);
+        if let Err(why) = kept {
+            warn(why);
+        }
+        if !gone {
+            followed.and(stopped)?;
+            return print(&format!("{device}: as it was before\n"));
+        }
+        tell(Told::Gone);
+        let keep = || keeper.borrow_mut().write(clock::monotonic(), &dir, &device);
+        if !is_back(&device, &cancel, keep)? {
+            dir.remove(&device)?;
+            return print(&format!("{device}: it has gone; nothing is left\n"));
+        }
+        tell(Told::Back);
+        for (b, way) in bounds.iter_mut().zip([last.view.down, last.view.up]) {
+            b.guess = way.capacity.or(b.guess);
+        }
     }
-    followed?;
-    stopped?;
-    print(&format!("{device}: as it was before\n"))
+}
+
+/// Waits until there is a device of that name again; `false`: somebody wants to stop.
+fn is_back(
+    device: &str,
+    cancel: &AtomicBool,
+    mut each: impl FnMut() -> Result<(), evenkeel_kernel::Error>,
+) -> Result<bool, Failure> {
+    /// As in linux/if.h.
+    const IFF_UP: u32 = 1;
+    let mut session = Session::open()?;
+    while !cancel.load(Ordering::Relaxed) {
+        if let Some(link) = session.link(device)?
+            && link.flags & IFF_UP != 0
+        {
+            return Ok(true);
+        }
+        each()?;
+        crate::flows::wait(AWAIT, cancel);
+    }
+    Ok(false)
 }
 
 /// The device of the default route.
@@ -248,6 +291,8 @@ fn text(told: &Told) -> String {
             format!("down {}, up {}: {why}", target(down), target(up))
         }
         Told::Noticed(n) => n.to_string(),
+        Told::Gone => "the device has gone: waiting for it".into(),
+        Told::Back => "the device is there again".into(),
         Told::Others(news) => news.to_string(),
         Told::Warning(w) => format!("warning: {w}"),
     }

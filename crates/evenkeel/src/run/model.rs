@@ -42,6 +42,8 @@ pub(crate) struct Model {
     /// When `run` began.
     began_s: f64,
     mode: Mode,
+    /// Since when there is no such device; absent while there is.
+    gone_since_s: Option<f64>,
     /// What is probed, if anything answers.
     near: Option<IpAddr>,
     /// Round trip to it on the idle line; absent until it answered.
@@ -141,6 +143,7 @@ impl Keeper {
             time_s: now.as_secs_f64(),
             began_s: now.as_secs_f64(),
             mode,
+            gone_since_s: None,
             near: None,
             base_ms: None,
             rise_ms: 0.0,
@@ -183,6 +186,8 @@ impl Keeper {
                     return;
                 }
             }
+            Told::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
+            Told::Back => self.model.gone_since_s = None,
             Told::Noticed(_) | Told::Others(_) => {}
             Told::Warning(_) => return,
         }
@@ -205,15 +210,25 @@ impl Keeper {
     ) -> Result<(), Error> {
         let span = now.saturating_sub(self.looked).as_secs_f64();
         self.looked = now;
-        self.model.time_s = now.as_secs_f64();
         self.model.base_ms = look.view.base_ms;
         self.model.rise_ms = look.view.rise_ms;
         let down = self.model.down.look(&look.view.down, look.down, span);
         let up = self.model.up.look(&look.view.up, look.up, span);
         self.model.days.add(&date(clock::realtime()), &down, &up);
+        self.write(now, dir, device)
+    }
+
+    /// Writes it if it is time.
+    pub(crate) fn write(
+        &mut self,
+        now: Duration,
+        dir: &StateDir,
+        device: &str,
+    ) -> Result<(), Error> {
         if self.written.is_some_and(|w| now.saturating_sub(w) < EACH) {
             return Ok(());
         }
+        self.model.time_s = now.as_secs_f64();
         self.written = Some(now);
         let text = serde_json::to_string(&self.model).expect("a Model has no maps with odd keys");
         dir.save_model(device, &text)
@@ -236,11 +251,26 @@ impl Model {
         }
     }
 
+    /// Whether it is of a `run` that waits for its device.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.gone_since_s.is_some() && self.is_fresh()
+    }
+
+    fn is_fresh(&self) -> bool {
+        let age = clock::monotonic().as_secs_f64() - self.time_s;
+        (0.0..=FRESH).contains(&age)
+    }
+
     /// For people.
     pub(crate) fn show(&self, device: &str) -> String {
         let now = clock::monotonic().as_secs_f64();
-        let age = now - self.time_s;
-        if !(0.0..=FRESH).contains(&age) {
+        if let Some(since) = self.gone_since_s.filter(|_| self.is_fresh()) {
+            return format!(
+                "{device}: there is no such device for {:.0} s; `evenkeel run` waits for it\n",
+                now - since
+            );
+        }
+        if !self.is_fresh() {
             return format!(
                 "  `evenkeel run` is gone: rates stay as they are; `evenkeel run {device}` goes on, \
                  `evenkeel clear {device}` takes them back\n"

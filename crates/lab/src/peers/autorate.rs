@@ -57,7 +57,7 @@ const RAISE: (f64, f64) = (1.0, 1.04);
 const BACK: (f64, f64) = (0.99, 1.01);
 /// `bufferbloat_refractory_period_ms`, `decay_refractory_period_ms`.
 const AFTER_CUT: Duration = Duration::from_millis(300);
-const AFTER_DECAY: Duration = Duration::from_millis(1000);
+const AFTER_DECAY: Duration = Duration::from_secs(1);
 /// Bits of a packet on the wire, whose time is added to the threshold.
 const PACKET: f64 = 1500.0 * 8.0;
 

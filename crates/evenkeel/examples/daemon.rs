@@ -139,7 +139,8 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
     let number = Arc::new(AtomicU32::new(0));
     let program = Program {
         path,
-        dir: tempfile::tempdir()?,
+        // In memory, as /run is.
+        dir: tempfile::tempdir_in("/dev/shm")?,
         number: Arc::clone(&number),
         child: None,
     };

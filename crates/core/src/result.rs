@@ -69,6 +69,9 @@ pub struct LineFacts {
     /// The rates change by themselves; `down` and `up` are then what the line is sold as.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub varies: bool,
+    /// Of a line that varies, the highest rates that it reaches: towards the customer, from him.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best: Option<[Rate; 2]>,
 }
 
 /// What a condition is, and what it was told.

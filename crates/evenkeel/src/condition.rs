@@ -226,6 +226,7 @@ impl Shaper for Automatic {
             &StateDir::new(&self.state),
             &request,
             [Bounds::default(); 2],
+            Vec::new(),
             &mut |_| {},
         )?;
         let stop = Arc::clone(&self.stop);

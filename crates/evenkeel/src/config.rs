@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::failure::Failure;
+use crate::run::near::Host;
 
 /// Where it is unless told otherwise.
 pub(crate) const PATH: &str = "/etc/evenkeel.toml";
@@ -23,12 +24,16 @@ struct Form {
     /// `"voice udp port 3478-3481"` and so on, in order.
     #[serde(default)]
     rules: Vec<Spanned<String>>,
+    /// `"192.0.2.1"`, `"gw.example"`: what `run` probes, the first that answers.
+    #[serde(default)]
+    targets: Vec<Spanned<String>>,
 }
 
 /// What it says.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Config {
     pub(crate) rules: Vec<FlowRule>,
+    pub(crate) targets: Vec<Host>,
 }
 
 impl Config {
@@ -53,8 +58,13 @@ impl Config {
             parsed
                 .map_err(|e| format!("line {}: rule {:?}: {e}", line(r.span().start), r.get_ref()))
         });
+        let targets = form.targets.iter().map(|t| {
+            let parsed = t.get_ref().parse::<Host>();
+            parsed.map_err(|e| format!("line {}: target {e}", line(t.span().start)))
+        });
         Ok(Config {
             rules: rules.collect::<Result<_, _>>()?,
+            targets: targets.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -69,6 +79,8 @@ mod tests {
         let words: Vec<_> = config.rules.iter().map(ToString::to_string).collect();
         assert_eq!(words, ["voice udp port 5060", "bulk"]);
         assert_eq!(Config::parse("").unwrap(), Config::default());
+        let targets = Config::parse("targets = ['192.0.2.1', 'gw.example']").unwrap();
+        assert_eq!(targets.targets.len(), 2);
     }
 
     #[test]
@@ -79,6 +91,11 @@ mod tests {
             ("rules = 'voice'", "line 1", "expected"),
             ("rules = [", "line 1", ""),
             ("rules = [7]", "line 1", "expected"),
+            (
+                "targets = [\n'a',\n'b c',\n]",
+                "line 3",
+                "target \"b c\" is neither",
+            ),
         ] {
             let e = Config::parse(text).unwrap_err();
             assert!(e.starts_with(line) && e.contains(named), "{text}: {e}");

@@ -213,14 +213,7 @@ pub(crate) fn clear(args: &super::Clear) -> Result<(), Failure> {
 /// `evenkeel status`.
 pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let look = || -> Result<Vec<Shown>, Failure> {
-        let all = evenkeel_kernel::status(&dir, args.device.as_deref())?;
-        let shown = all.into_iter().map(|status| {
-            let model = Model::read(&dir.model_file(&status.device))?;
-            Ok(Shown { status, model })
-        });
-        shown.collect()
-    };
+    let look = || look(&dir, args.device.as_deref());
     if !args.watch {
         let all = look()?;
         return print(&if args.json {
@@ -248,18 +241,54 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A device and, if `run` is or was at it, its model.
+/// A device.
 #[derive(serde::Serialize)]
-struct Shown {
-    #[serde(flatten)]
-    status: Status,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<Model>,
+#[serde(untagged)]
+enum Shown {
+    /// With its model, if `run` is or was at it.
+    Shaped {
+        #[serde(flatten)]
+        status: Box<Status>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<Model>,
+    },
+    /// There is none of that name, and `run` waits for it.
+    Awaited { device: String, model: Model },
+}
+
+/// All devices, or one.
+fn look(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
+    let mut all = Vec::new();
+    for name in dir.models()? {
+        if let Some(model) = Model::read(&dir.model_file(&name))?
+            && model.is_waiting()
+            && device.is_none_or(|d| d == name)
+        {
+            let device = name;
+            all.push(Shown::Awaited { device, model });
+        }
+    }
+    if device.is_some() && !all.is_empty() {
+        return Ok(all);
+    }
+    for status in evenkeel_kernel::status(dir, device)? {
+        let model = Model::read(&dir.model_file(&status.device))?;
+        let status = Box::new(status);
+        all.push(Shown::Shaped { status, model });
+    }
+    Ok(all)
 }
 
 fn table(all: &[Shown], device: Option<&str>) -> String {
     let mut text = String::new();
-    for Shown { status: s, model } in all {
+    for shown in all {
+        let (s, model) = match shown {
+            Shown::Shaped { status, model } => (status, model),
+            Shown::Awaited { device, model } => {
+                text += &model.show(device);
+                continue;
+            }
+        };
         let _ = writeln!(
             text,
             "{}: {}, framing {}{}, mode {}",

@@ -4,51 +4,20 @@
 //! passes.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::Netns;
+mod common;
+
+use common::{in_namespace, root, seen};
 
 const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
 const VDSL100: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../experiments/vdsl100.toml"
 );
-
-fn root(test: &str) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        let _ = writeln!(std::io::stderr(), "SKIP {test}: needs root");
-    }
-    root
-}
-
-/// Runs `f` in a namespace with a veth device `wan` that is up and a TUN-less rest.
-fn in_namespace(f: impl FnOnce() + Send) {
-    let inside = || {
-        for args in [
-            "link set lo up",
-            "link add wan type veth peer name peer",
-            "link set peer up",
-            "link set wan up",
-        ] {
-            assert!(
-                Command::new("ip")
-                    .args(args.split(' '))
-                    .status()
-                    .unwrap()
-                    .success(),
-                "ip {args}"
-            );
-        }
-        f();
-    };
-    Netns::new("cli").unwrap().run(inside).unwrap();
-}
 
 /// Exit code, stdout, stderr.
 fn evenkeel(dir: &Path, args: &str) -> (i32, String, String) {
@@ -69,31 +38,12 @@ fn evenkeel(dir: &Path, args: &str) -> (i32, String, String) {
     )
 }
 
-/// Devices, disciplines and filters of this namespace, as iproute2 shows them.
-fn seen() -> String {
-    let show = |program: &str, args: &str| {
-        let out = Command::new(program)
-            .args(args.split(' '))
-            .output()
-            .unwrap();
-        String::from_utf8(out.stdout).unwrap()
-    };
-    let links = show("ip", "-d -o link");
-    // The counter of ifindex allocations is no trace of ours; carrier states settle by themselves.
-    show("tc", "qdisc show")
-        + &show("tc", "filter show dev wan ingress")
-        + &links
-            .replace("LOWERLAYERDOWN", "UP")
-            .replace("NO-CARRIER,", "")
-}
-
 #[test]
 fn bad_input_is_one_line_and_changes_nothing() {
     if !root("bad_input_is_one_line_and_changes_nothing") {
         return;
     }
-    in_namespace(|| {
-        let tmp = tempfile::tempdir().unwrap();
+    in_namespace(|dir| {
         let before = seen();
         for (args, code, says) in [
             ("shape nope 10mbit 1mbit", 1, "nope: no such device"),
@@ -130,7 +80,7 @@ fn bad_input_is_one_line_and_changes_nothing() {
             ("report /does/not/exist.json", 1, "/does/not/exist.json"),
             ("report /dev/null --out /dev/null/x", 1, "not a result file"),
         ] {
-            let (got, out, err) = evenkeel(tmp.path(), args);
+            let (got, out, err) = evenkeel(dir, args);
             assert_eq!(got, code, "{args}: {err}");
             assert_eq!(err.lines().count(), 1, "{args}: {err}");
             assert!(
@@ -139,7 +89,7 @@ fn bad_input_is_one_line_and_changes_nothing() {
             );
             assert!(out.is_empty(), "{args}: {out}");
             assert_eq!(seen(), before, "{args}");
-            assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0, "{args}");
+            assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "{args}");
         }
     });
 }
@@ -187,9 +137,8 @@ fn swapped_rates_are_a_warning() {
     if !root("swapped_rates_are_a_warning") {
         return;
     }
-    in_namespace(|| {
-        let tmp = tempfile::tempdir().unwrap();
-        let (code, out, err) = evenkeel(tmp.path(), "shape wan 10mbit 100mbit --dry-run");
+    in_namespace(|dir| {
+        let (code, out, err) = evenkeel(dir, "shape wan 10mbit 100mbit --dry-run");
         assert_eq!(code, 0, "{err}");
         assert!(
             err.contains("warning") && err.contains("DEV DOWN UP"),
@@ -207,13 +156,12 @@ fn without_rights_it_says_so() {
     if !root("without_rights_it_says_so") {
         return;
     }
-    in_namespace(|| {
-        let tmp = tempfile::tempdir().unwrap();
+    in_namespace(|dir| {
         // A copy that everybody may read: the build's own folder may be closed to others.
-        let copy = tmp.path().join("evenkeel");
+        let copy = dir.join("evenkeel");
         std::fs::copy(EVENKEEL, &copy).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(tmp.path(), mode).unwrap();
+        std::fs::set_permissions(dir, mode).unwrap();
         let out = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
             .arg(&copy)
@@ -234,10 +182,9 @@ fn shape_status_clear() {
     if !root("shape_status_clear") {
         return;
     }
-    in_namespace(|| {
-        let tmp = tempfile::tempdir().unwrap();
+    in_namespace(|dir| {
         let run = |args: &str| {
-            let (code, out, err) = evenkeel(tmp.path(), args);
+            let (code, out, err) = evenkeel(dir, args);
             assert_eq!((code, err.as_str()), (0, ""), "{args}");
             out
         };

@@ -4,48 +4,23 @@
 //! Each test works in a network namespace of its own. Needs root; without it each says so and
 //! passes.
 
-use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use evenkeel_sys::{Netns, clock};
+use evenkeel_sys::clock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+mod common;
+mod provider;
+
+use common::{in_empty_namespace, in_namespace, ip, root, seen};
+use provider::Provider;
+
 const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
-
-fn root(test: &str) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        let _ = writeln!(std::io::stderr(), "SKIP {test}: needs root");
-    }
-    root
-}
-
-fn ip(args: &str) {
-    let status = Command::new("ip").args(args.split(' ')).status().unwrap();
-    assert!(status.success(), "ip {args}");
-}
-
-/// Runs `f` in a namespace with a veth device `wan` that is up; it gets a directory of its own.
-fn in_namespace(f: impl FnOnce(&Path) + Send) {
-    let tmp = tempfile::tempdir().unwrap();
-    let inside = || {
-        for args in [
-            "link set lo up",
-            "link add wan type veth peer name peer",
-            "addr add 192.0.2.1/24 dev wan",
-            "link set peer up",
-            "link set wan up",
-        ] {
-            ip(args);
-        }
-        f(tmp.path());
-    };
-    Netns::new("run").unwrap().run(inside).unwrap();
-}
 
 /// A command whose records go to `dir`.
 fn command(dir: &Path, args: &str) -> Command {
@@ -78,26 +53,11 @@ fn refused(got: &(i32, String, String), code: i32, says: &str) {
     assert!(err.contains(says), "{says}: {err}");
 }
 
-/// Devices, disciplines and filters of this namespace, as iproute2 shows them.
-fn seen() -> String {
-    let show = |program: &str, args: &str| {
-        let out = Command::new(program).args(args.split(' ')).output();
-        String::from_utf8(out.unwrap().stdout).unwrap()
-    };
-    let links = show("ip", "-d -o link");
-    // Carrier states settle by themselves.
-    show("tc", "qdisc show")
-        + &show("tc", "filter show dev wan ingress")
-        + &links
-            .replace("LOWERLAYERDOWN", "UP")
-            .replace("NO-CARRIER,", "")
-}
-
-/// Waits until `done`; panics with `what` after 20 s.
+/// Waits until `done`; panics with `what` after a minute.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while !done() {
-        assert!(Instant::now() < end, "not within 20 s: {what}");
+        assert!(Instant::now() < end, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -175,6 +135,7 @@ fn bad_input_is_one_line_and_changes_nothing() {
             ),
             ("run wan --mode fast", 2, "ping nor bandwidth"),
             ("run wan --rule voip", 2, "voip"),
+            ("run wan --target 192.0.2.2,a/b", 2, "\"a/b\" is neither"),
             ("run wan --bogus", 2, "--bogus"),
         ] {
             refused(&evenkeel(dir, args), code, says);
@@ -295,6 +256,7 @@ fn status_shows_the_model() {
             "down  line 20.00 Mbit/s (seen",
             "0.05 Mbit/s of it stay free: 0.0 MB so far",
             "s ago  down 20.00 Mbit/s, up 5.00 Mbit/s: a first guess",
+            "today so far: the line was not used to the full",
         ] {
             assert!(text.contains(says), "{says}\n{text}");
         }
@@ -367,16 +329,127 @@ fn what_was_learned_is_the_next_guess() {
 }
 
 #[test]
-fn a_device_that_goes_ends_it() {
-    if !root("a_device_that_goes_ends_it") {
+fn a_device_that_goes_is_waited_for() {
+    if !root("a_device_that_goes_is_waited_for") {
         return;
     }
     in_namespace(|dir| {
         let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        let clean = || {
+            let links = seen();
+            assert!(!links.contains("ifb") && !links.contains("wan"), "{links}");
+        };
         ip("link del wan");
-        refused(&run.end(), 1, "wan: the device has gone");
-        let links = seen();
-        assert!(!links.contains("ifb") && !links.contains("wan"), "{links}");
+        until("that it waits", || {
+            evenkeel(dir, "status")
+                .1
+                .contains("wan: there is no such device for")
+        });
+        assert!(said(dir).contains("the device has gone: waiting for it"));
+        clean();
+        let (code, json, _) = evenkeel(dir, "status wan --json");
+        assert!(code == 0 && json.contains("\"gone_since_s\": "), "{json}");
+
+        let bare = ["link add wan type veth peer name peer", "link set wan up"];
+        bare.into_iter().for_each(ip);
+        until("that it shapes again", || {
+            let (_, out, _) = evenkeel(dir, "status wan");
+            out.contains("line 20.00 Mbit/s") && !out.contains("no such device")
+        });
+        assert!(said(dir).contains("the device is there again"));
+
+        ip("link del wan");
+        until("that it waits again", || {
+            said(dir).matches("waiting for it").count() == 2
+        });
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
+        clean();
         assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+/// What it said so far.
+fn said(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("said")).unwrap()
+}
+
+#[test]
+fn what_is_probed_can_be_told() {
+    if !root("what_is_probed_can_be_told") {
+        return;
+    }
+    in_empty_namespace(|dir| {
+        let host = Ipv4Addr::new(203, 0, 113, 7);
+        let _provider = Provider::start(&[host]);
+        let run = Running::start(dir, "run wan --target 203.0.113.6,203.0.113.7");
+        assert!(said(dir).contains("probing 203.0.113.7, as told"));
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
+
+        let file = dir.join("none.toml");
+        std::fs::write(&file, "targets = ['203.0.113.7']").unwrap();
+        let run = Running::start(dir, "run");
+        assert!(said(dir).contains("probing 203.0.113.7, as told"));
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
+        std::fs::write(&file, "\ntargets = ['a b']").unwrap();
+        refused(
+            &evenkeel(dir, "run"),
+            2,
+            "none.toml: line 2: target \"a b\" is",
+        );
+    });
+}
+
+#[test]
+fn strangers_are_the_last_resort() {
+    if !root("strangers_are_the_last_resort") {
+        return;
+    }
+    in_empty_namespace(|dir| {
+        let host = Ipv4Addr::new(9, 9, 9, 9);
+        let provider = Provider::start(&[host]);
+        let run = Running::start(dir, "run");
+        let said = said(dir);
+        assert!(
+            said.contains("probing 9.9.9.9, a public host and"),
+            "{said}"
+        );
+        let asked = || {
+            let asked = provider.asked.lock().unwrap();
+            asked.get(&host.into()).cloned().unwrap_or_default()
+        };
+        until("five probes", || asked().len() >= 5);
+        let all = asked();
+        // The first one was to see whether it answers at all.
+        let apart: Vec<_> = all[1..].windows(2).map(|w| w[1] - w[0]).collect();
+        let seldom = |d: &Duration| *d > Duration::from_millis(950);
+        assert!(apart.iter().all(seldom), "{apart:?}");
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
+    });
+}
+
+#[test]
+fn a_queue_of_others_is_said() {
+    if !root("a_queue_of_others_is_said") {
+        return;
+    }
+    in_empty_namespace(|dir| {
+        let provider = Provider::start(&[Ipv4Addr::new(192, 0, 2, 2)]);
+        let run = Running::start(dir, "run --rate 20mbit 5mbit");
+        let status = || evenkeel(dir, "status").1;
+        until("a base", || status().contains("base 1"));
+        provider.delay_ms.store(70, Ordering::Relaxed);
+        until("a queue", || said(dir).contains("ms that is not ours"));
+        until("its status", || {
+            status().contains("somebody else loads the")
+        });
+        provider.delay_ms.store(10, Ordering::Relaxed);
+        until("its end", || said(dir).contains("not ours has gone"));
+        until("its status", || !status().contains("somebody else"));
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
     });
 }

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use evenkeel_core::plan::{Capabilities, Line, Plan, Tuning, plan_tuned};
-use evenkeel_core::tc::Op;
+use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
@@ -57,7 +57,25 @@ pub struct Live {
     behind: bool,
     leased: Duration,
     slack: Duration,
+    /// Rates towards us and from us that the sizes of queues and super-packets are for.
+    sized: [Rate; 2],
     _lock: Lock,
+}
+
+/// How long a queue or a packet may be: right for rates that differ by half as well.
+fn is_size(op: &Op) -> bool {
+    match op {
+        Op::LinkSet { .. } => true,
+        Op::QdiscChange(spec) => matches!(spec.qdisc, Qdisc::Tbf(_) | Qdisc::FqCodel(_)),
+        _ => false,
+    }
+}
+
+/// Whether `next` wants other sizes than those for rates `sized`.
+fn is_far(sized: [Rate; 2], next: &Plan) -> bool {
+    let far = |a: Rate, b: Rate| 2 * a.bps() > 3 * b.bps();
+    let rates = sized.into_iter().zip([next.ingress, next.egress]);
+    rates.into_iter().any(|(a, b)| far(a, b) || far(b, a))
 }
 
 impl Live {
@@ -93,6 +111,7 @@ impl Live {
             caps,
             session,
             maps,
+            sized: [plan.ingress, plan.egress],
             plan,
             state: shaped.state,
             recorded: Duration::ZERO,
@@ -121,14 +140,19 @@ impl Live {
         counters.map_err(|e| self.or_gone(e))
     }
 
+    /// Whether the device has gone, also if one of its name has come since.
+    pub fn has_gone(&mut self) -> bool {
+        let device = &self.plan.device;
+        let link = self.session.link(&device.name);
+        link.is_ok_and(|link| link.is_none_or(|l| l.index != device.ifindex))
+    }
+
     /// `e`, unless it is only because the device has gone.
     fn or_gone(&mut self, e: Error) -> Error {
-        let device = &self.plan.device;
-        match self.session.link(&device.name) {
-            Ok(Some(link)) if link.index == device.ifindex => e,
-            Ok(_) => Error::Gone(device.name.clone()),
-            Err(_) => e,
+        if self.has_gone() {
+            return Error::Gone(self.plan.device.name.clone());
         }
+        e
     }
 
     /// Rates that are in force, towards us and from us; `None`: not known, and not shaped.
@@ -165,13 +189,22 @@ impl Live {
             policy(&self.request),
             tuning,
         )?;
+        // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
+        // device's is news to all who watch links.
+        let sizes = is_far(self.sized, &next);
         for op in &next.update {
-            // Sizes follow rates loosely: each change of them is news to all who watch links.
-            let settled = matches!(op, Op::LinkSet { .. }) && !self.is_far(&next);
-            if !settled && !self.plan.update.contains(op) {
+            let wanted = if is_size(op) {
+                sizes
+            } else {
+                !self.plan.update.contains(op)
+            };
+            if wanted {
                 let applied = self.session.apply(op);
                 applied.map_err(|e| self.or_gone(e))?;
             }
+        }
+        if sizes {
+            self.sized = [next.ingress, next.egress];
         }
         if let Some(maps) = &mut self.maps
             && self.plan.segments != next.segments
@@ -192,12 +225,6 @@ impl Live {
         self.state.windows = self.plan.windows.filter(|_| down.capacity.is_some());
         self.behind = true;
         Ok(())
-    }
-
-    /// Rates that want other sizes of super-packets.
-    fn is_far(&self, next: &Plan) -> bool {
-        let far = |a: Rate, b: Rate| a.bps() > 2 * b.bps() || b.bps() > 2 * a.bps();
-        far(self.plan.egress, next.egress) || far(self.plan.ingress, next.ingress)
     }
 
     /// Renews the windows' lease.

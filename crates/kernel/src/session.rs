@@ -68,12 +68,12 @@ impl Session {
 
     /// What passed one device so far.
     pub fn counters(&mut self, index: u32) -> Result<Counters, Error> {
-        let what = format!("counters of device {index}");
-        let answers: Vec<Counters> = self.dump(&what, &Counters::request(index), |d| {
-            Counters::decode(d).into_iter()
-        })?;
-        let first = answers.first().copied();
-        first.ok_or_else(|| Error::refused(format_args!("read {what}"), "no answer", 0))
+        let what = || format!("read counters of device {index}");
+        let answer = self
+            .socket
+            .ask(&Counters::request(index), Counters::decode)
+            .map_err(|e| Error::refused(what(), e.words(), e.errno as i32))?;
+        answer.ok_or_else(|| Error::refused(what(), "no answer", 0))
     }
 
     /// Disciplines of one device.

@@ -202,7 +202,10 @@ impl StateDir {
         let write = || -> io::Result<()> {
             let mut file = File::create(&tmp)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()?;
+            // A record outlasts a crash; the model is only a view.
+            if ending != MODEL {
+                file.sync_all()?;
+            }
             fs::rename(&tmp, &path)
         };
         write().map_err(|e| Error::file("write", &path, &e))
@@ -229,6 +232,19 @@ impl StateDir {
 
     /// Devices of this namespace with a record, sorted.
     pub fn devices(&self) -> Result<Vec<String>, Error> {
+        let mut names = self.named("json")?;
+        names.retain(|n| n.strip_suffix(".model").is_none());
+        Ok(names)
+    }
+
+    /// Devices of this namespace with a model, sorted.
+    pub fn models(&self) -> Result<Vec<String>, Error> {
+        self.named(MODEL)
+    }
+
+    /// Devices with a file of that ending.
+    fn named(&self, ending: &str) -> Result<Vec<String>, Error> {
+        let ending = format!("{}.{ending}", self.suffix);
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -237,14 +253,8 @@ impl StateDir {
         let mut names: Vec<String> = entries
             .flatten()
             .filter_map(|e| e.file_name().into_string().ok())
-            .filter_map(|n| {
-                Some(
-                    n.strip_suffix(".json")?
-                        .strip_suffix(self.suffix.as_str())?
-                        .to_owned(),
-                )
-            })
-            .filter(|n| !n.contains('@') && n.strip_suffix(".model").is_none())
+            .filter_map(|n| Some(n.strip_suffix(&ending)?.to_owned()))
+            .filter(|n| !n.contains('@'))
             .collect();
         names.sort();
         Ok(names)

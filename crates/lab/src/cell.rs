@@ -5,7 +5,7 @@
 //! the instrument makes the run void, with the reason in it. Non-goals: retries and order of
 //! cells (`run`).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use evenkeel_core::Summary;
@@ -59,6 +59,8 @@ pub struct Site {
     pub wan: String,
     /// Devices towards the clients.
     pub lan: Vec<String>,
+    /// Hosts in the Internet that answer ICMP echo, unless the line filters it.
+    pub far: Vec<IpAddr>,
     /// The line behind the WAN device.
     pub line: LineFacts,
 }
@@ -92,6 +94,7 @@ pub(crate) fn run(
     let site = Site {
         wan: WAN.to_owned(),
         lan: (0..experiment.clients).map(lan_device).collect(),
+        far: (0..experiment.servers.len()).map(server_address).collect(),
         line: experiment.line_facts(),
     };
     let refused = |what: &str, why: String| LabError::Condition {

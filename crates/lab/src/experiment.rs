@@ -383,7 +383,19 @@ impl Experiment {
             up_buffer_ms: ms(self.line.up_buffer, self.line.up),
             varies: self.line.swing.is_some()
                 || !(self.line.down_steps.is_empty() && self.line.up_steps.is_empty()),
+            best: self.best(),
         }
+    }
+
+    /// The highest rates of a line that varies.
+    fn best(&self) -> Option<[Rate; 2]> {
+        if let Some(swing) = &self.line.swing {
+            return Some([swing.down[1], swing.up[1]]);
+        }
+        let line = &self.line;
+        let most = |steps: &[(f64, Rate)]| steps.iter().map(|s| s.1).max();
+        let [down, up] = [most(&line.down_steps), most(&line.up_steps)];
+        (down.is_some() || up.is_some()).then(|| [down.unwrap_or(line.down), up.unwrap_or(line.up)])
     }
 
     /// What the condition of that name is on this line; `None` if there is none.

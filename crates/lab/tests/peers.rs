@@ -45,6 +45,7 @@ fn site(line: (&str, &str, &str)) -> Site {
     Site {
         wan: "wan".into(),
         lan: Vec::new(),
+        far: Vec::new(),
         line: LineFacts {
             down: line.0.parse().unwrap(),
             up: line.1.parse().unwrap(),
@@ -53,6 +54,7 @@ fn site(line: (&str, &str, &str)) -> Site {
             down_buffer_ms: 100.0,
             up_buffer_ms: 100.0,
             varies: false,
+            best: None,
         },
     }
 }

@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod error;
 pub mod ifreq;
+pub mod memory;
 pub mod names;
 pub mod netlink;
 pub mod netns;

@@ -137,6 +137,27 @@ impl Socket {
         }
     }
 
+    /// Sends a question that one message answers, and hands that message to `read`. `None`: what
+    /// came is none that `read` takes.
+    pub fn ask<T>(
+        &mut self,
+        bytes: &[u8],
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Result<Option<T>, NetlinkError> {
+        let sequence = self.send(bytes, 0)?;
+        loop {
+            let length = self.receive_into()?;
+            let datagram = self.buffer.get(..length);
+            let datagram = datagram.ok_or_else(|| NetlinkError::new(Errno::EMSGSIZE))?;
+            if let Some(m) = messages(datagram).find(|m| self.is_ours(m, sequence)) {
+                if let Some(ack) = m.acknowledgement() {
+                    check(ack)?;
+                }
+                return Ok(read(m.bytes));
+            }
+        }
+    }
+
     /// Sends a dump request and gathers the messages of its answer. Asked for again if the
     /// kernel says that it changed meanwhile or that messages were lost.
     pub fn dump(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, NetlinkError> {
@@ -196,17 +217,17 @@ impl Socket {
     }
 
     fn receive(&mut self) -> Result<Vec<u8>, NetlinkError> {
-        let length = again(|| {
-            Ok(recv(
-                self.inner.as_raw_fd(),
-                &mut self.buffer,
-                MsgFlags::MSG_TRUNC,
-            )?)
-        })?;
+        let length = self.receive_into()?;
         let datagram = self.buffer.get(..length);
         datagram
             .map(<[u8]>::to_vec)
             .ok_or_else(|| NetlinkError::new(Errno::EMSGSIZE))
+    }
+
+    /// Into the buffer; how long it is, also if it does not fit.
+    fn receive_into(&mut self) -> Result<usize, NetlinkError> {
+        let (fd, buffer) = (self.inner.as_raw_fd(), &mut self.buffer);
+        Ok(again(|| Ok(recv(fd, buffer, MsgFlags::MSG_TRUNC)?))?)
     }
 
     /// Throws away what is waiting.

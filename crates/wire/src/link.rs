@@ -189,10 +189,10 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Asks for those of one device, with an acknowledgement behind the answer.
+    /// Asks for those of one device.
     pub fn request(index: u32) -> Vec<u8> {
         let body = [0, index, 1].map(u32::to_ne_bytes).concat();
-        finish(start(GET_STATS, REQUEST | ACK, &body))
+        finish(start(GET_STATS, REQUEST, &body))
     }
 
     /// From an `RTM_NEWSTATS`; `None` if it is another message or too short.

@@ -5,7 +5,7 @@
 //! kernel, so that our own queue is not taken for the line's. Non-goals: deciding anything
 //! (`evenkeel_core::control`).
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -13,28 +13,18 @@ use std::time::Duration;
 use evenkeel_core::control::{
     Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, View,
 };
-use evenkeel_core::ping::arrivals::Arrivals;
+use evenkeel_core::ping::Outcome;
 use evenkeel_core::ping::track::Event;
-use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Live, Request, StateDir, Wanted};
-use evenkeel_measure::ping::{Kind, Pinger};
-use evenkeel_sys::{PacketOptions, clock};
+use evenkeel_sys::{clock, memory};
 
+use super::near::{Host, Near, Origin, SIZE, find, is_answer};
+use super::others::News;
 use crate::failure::Failure;
 
-/// Where the way to the Internet leads; only its first hops are asked.
-const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
-/// The near hop is not farther away than this.
-const HOPS: u8 = 3;
-/// A hop that takes longer does not answer.
-const HOP_PATIENCE: Duration = Duration::from_millis(700);
 /// So often the near hop is looked for again while nothing answers.
 const SEEK: Duration = Duration::from_secs(10);
-/// Where a TCP connection is asked for.
-const TCP_PORT: u16 = 80;
-/// Payload of a probe.
-const SIZE: u32 = 16;
 /// Milliseconds of a day.
 const DAY: f64 = 86_400_000.0;
 /// A signal to stop is heard after at most this.
@@ -45,8 +35,12 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Something to tell people.
 pub(crate) enum Told {
-    /// What is probed, and whether it stamps.
-    Near { address: IpAddr, stamps: bool },
+    /// What is probed and why, and whether it stamps.
+    Near {
+        address: IpAddr,
+        origin: Origin,
+        stamps: bool,
+    },
     /// Nothing answers.
     NoNear,
     /// Rates changed.
@@ -57,6 +51,11 @@ pub(crate) enum Told {
     },
     /// Worth knowing.
     Noticed(Notice),
+    /// Load on the line that is not ours.
+    Others(News),
+    /// The device has gone, or is there again.
+    Gone,
+    Back,
     /// Something to mind.
     Warning(String),
 }
@@ -76,6 +75,8 @@ pub(crate) struct Daemon {
     device: String,
     live: Live,
     controller: Controller,
+    /// What is to be probed; none: what is found.
+    targets: Vec<Host>,
     near: Option<Near>,
     pace: Duration,
     framing: Framing,
@@ -84,26 +85,20 @@ pub(crate) struct Daemon {
     deaf: bool,
 }
 
-/// What is probed.
-struct Near {
-    pinger: Pinger,
-    address: IpAddr,
-    /// It stamps probes.
-    stamps: bool,
-    /// Which probe reached it when, ms since midnight by its clock.
-    far: Option<(u64, u32)>,
-}
-
 impl Daemon {
     /// Sets up shaping on the device of `request`; its rates are guesses, and
-    /// [`evenkeel_core::plan::Line::OPEN`] is none. `bounds`: towards us, and from us.
+    /// [`evenkeel_core::plan::Line::OPEN`] is none. `bounds`: towards us, and from us. `targets`
+    /// are probed rather than what is found; none: what is found.
     pub(crate) fn start(
         dir: &StateDir,
         request: &Request,
         bounds: [Bounds; 2],
+        targets: Vec<Host>,
         tell: &mut dyn FnMut(Told),
     ) -> Result<Self, Failure> {
         let (live, warnings) = Live::start(dir, request)?;
+        // Loading programs takes 20 MB for what the kernel tells of its types.
+        memory::trim();
         for w in warnings {
             tell(Told::Warning(w));
         }
@@ -118,6 +113,7 @@ impl Daemon {
             device: request.device.clone(),
             live,
             controller: Controller::new(settings, clock::monotonic()),
+            targets,
             near: None,
             pace: NAP,
             framing,
@@ -151,7 +147,9 @@ impl Daemon {
             let now = clock::monotonic();
             if now >= next_probe {
                 self.count()?;
-                if let Some(near) = &mut self.near {
+                if let Some(near) = &mut self.near
+                    && near.is_due(now)
+                {
                     // What the kernel refuses to send is its answer's fate.
                     let _ = near.pinger.send(SIZE).map_err(Failure::work)?;
                 }
@@ -176,6 +174,11 @@ impl Daemon {
         Ok(())
     }
 
+    /// Whether the device has gone.
+    pub(crate) fn has_gone(&mut self) -> bool {
+        self.live.has_gone()
+    }
+
     /// Takes everything back.
     pub(crate) fn stop(self) -> Result<(), Failure> {
         Ok(self.live.stop()?)
@@ -196,9 +199,9 @@ impl Daemon {
         show: &mut dyn FnMut(&Look),
     ) -> Result<(), Failure> {
         let (finds, found) = mpsc::channel();
-        let device = self.device.clone();
+        let (device, targets) = (self.device.clone(), self.targets.clone());
         let found = std::thread::scope(|s| {
-            s.spawn(move || finds.send(find(&device, stop)));
+            s.spawn(move || finds.send(find(&device, &targets, stop)));
             loop {
                 match found.recv_timeout(LOOK) {
                     Ok(found) => return found,
@@ -207,11 +210,12 @@ impl Daemon {
                 }
             }
         })?;
-        self.near = found.and_then(|(address, kind)| Near::open(&self.device, address, kind));
+        self.near = found.and_then(|found| Near::open(&self.device, found));
         self.sought = clock::monotonic();
         tell(match &self.near {
             Some(near) => Told::Near {
                 address: near.address,
+                origin: near.origin,
                 stamps: near.stamps,
             },
             None => Told::NoNear,
@@ -294,74 +298,6 @@ impl Daemon {
         }
         Ok(())
     }
-}
-
-impl Near {
-    /// What answered, from now on.
-    fn open(device: &str, address: IpAddr, kind: Kind) -> Option<Self> {
-        Some(Near {
-            pinger: pinger(address, kind, arrivals(device))?,
-            address,
-            stamps: kind == Kind::Timestamp,
-            far: None,
-        })
-    }
-}
-
-/// The first hop beyond the access line, or else the farthest of the first ones that answers.
-fn find(device: &str, stop: &AtomicBool) -> Result<Option<(IpAddr, Kind)>, Failure> {
-    // No way to the Internet is no error: there may be one later. Hops that say nothing of
-    // probes that expire may answer to their own address all the same.
-    let route = crate::trace::first_hops(FAR, HOPS, HOP_PATIENCE, stop).ok();
-    let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
-    let hops = route.iter().flat_map(|r| r.hops.iter().rev());
-    let rest = hops.filter_map(|h| h.addresses.first().copied());
-    let next = super::profile::next_hop(device).map(IpAddr::V4);
-    for address in beyond.into_iter().chain(rest).chain(next) {
-        // Where ICMP is filtered, a refused TCP connection is an answer too.
-        for kind in [Kind::Timestamp, Kind::Echo, Kind::Tcp] {
-            if let Some(mut pinger) = pinger(address, kind, None)
-                && answers(&mut pinger, stop)?
-            {
-                return Ok(Some((address, kind)));
-            }
-        }
-    }
-    Ok(None)
-}
-
-fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
-    let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
-    let address = SocketAddr::new(address, port);
-    let options = PacketOptions::default();
-    Pinger::open(address, kind, options, HOP_PATIENCE, SIZE, arrivals).ok()
-}
-
-/// Knows when answers arrive at `device`, before the queue of our own that they then wait in.
-fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
-    let maps = evenkeel_kernel::maps(device).ok().flatten()?;
-    Some(Box::new(maps))
-}
-
-/// It came from what was probed.
-fn is_answer(o: &Outcome) -> bool {
-    matches!(o.fate, Fate::Reply | Fate::Refused)
-}
-
-/// Whether a probe is answered; with stamps, whether they are there.
-fn answers(pinger: &mut Pinger, stop: &AtomicBool) -> Result<bool, Failure> {
-    if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
-        return Ok(false);
-    }
-    while !stop.load(Ordering::Relaxed) {
-        while let Some(event) = pinger.poll() {
-            if let Event::Outcome(o) = event {
-                return Ok(is_answer(&o));
-            }
-        }
-        pinger.wait(None).map_err(Failure::work)?;
-    }
-    Ok(false)
 }
 
 /// An answer as the controller takes it: on the steady clock, without our own queues.

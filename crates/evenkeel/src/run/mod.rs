@@ -1,15 +1,20 @@
 //! `run`: keeps a line responsive that nothing is told about.
 //!
 //! Principles: in the foreground; what is set up is taken back at the end; every change of rates
-//! has its reason on a line of its own, as long as it is one that a person would want to read.
+//! has its reason on a line of its own, as long as it is one that a person would want to read; a
+//! device that goes is waited for, since PPPoE's does so each night.
 //! Non-goals: the loop (`daemon`), deciding (`evenkeel_core::control`).
 
 pub(crate) mod daemon;
 pub(crate) mod model;
+pub(crate) mod near;
+mod others;
+mod price;
 mod profile;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -18,14 +23,15 @@ use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Framing, Rate};
-use evenkeel_kernel::{Request, StateDir};
-use evenkeel_sys::clock;
+use evenkeel_kernel::{Request, Session, StateDir};
+use evenkeel_sys::{clock, memory};
 
 use crate::failure::Failure;
 use crate::gateway::print;
 use crate::{StateArg, config};
 use daemon::{Daemon, Look, Told};
 use model::Keeper;
+use near::Host;
 use profile::Store;
 
 /// Arguments of `run`.
@@ -52,10 +58,13 @@ pub(crate) struct Run {
     /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
+    /// Probe these hosts, the first that answers, rather than one on the way to the Internet
+    #[arg(long = "target", value_name = "HOST", value_delimiter = ',')]
+    targets: Vec<Host>,
     /// Which flows are urgent, in order
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<FlowRule>,
-    /// The file with further rules
+    /// The file with further rules and targets
     #[arg(long, value_name = "FILE", default_value = config::PATH)]
     config: PathBuf,
     /// Remove a queueing discipline that somebody else has put there
@@ -73,6 +82,9 @@ pub(crate) struct Run {
     #[command(flatten)]
     state: StateArg,
 }
+
+/// A device that has gone is looked for this often.
+const AWAIT: Duration = Duration::from_millis(500);
 
 /// Framing that suits most lines of today: Ethernet, fibre, cable, and VDSL with PPPoE.
 pub(crate) const USUAL: Framing = Framing::new(evenkeel_core::framing::Mode::Ptm, 34, 0);
@@ -96,6 +108,7 @@ pub(crate) fn request(device: &str, mode: Mode) -> Request {
 
 /// `evenkeel run`.
 pub(crate) fn run(args: Run) -> Result<(), Failure> {
+    memory::one_heap();
     let pair = |rates: Option<&Vec<Rate>>, i: usize| rates.and_then(|r| r.get(i).copied());
     let mut bounds = [0, 1].map(|i| Bounds {
         least: pair(args.min.as_ref(), i),
@@ -112,7 +125,13 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
         }
     }
     let mut rules = args.rules;
-    rules.extend(config::Config::load(&args.config)?.rules);
+    let config = config::Config::load(&args.config)?;
+    rules.extend(config.rules);
+    let targets = if args.targets.is_empty() {
+        config.targets
+    } else {
+        args.targets
+    };
     let device = match args.device {
         Some(device) => device,
         None => default_device()?,
@@ -122,22 +141,21 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let warn = |why: String| {
         let _ = say(&Told::Warning(why), verbose, begun);
     };
-    let (mut store, known) = Store::open(&args.profile_dir, &device);
-    if !args.forget && args.rate.is_none() {
-        match known {
-            Ok(Some(profile)) => {
-                for (b, learned) in bounds.iter_mut().zip([profile.down, profile.up]) {
-                    b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
-                    b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
-                }
-            }
-            Ok(None) => {}
-            Err(why) => warn(why),
+    let (store, known) = Store::open(&args.profile_dir, &device, begun);
+    let known = known.unwrap_or_else(|why| {
+        warn(why);
+        None
+    });
+    if let Some(profile) = &known
+        && !args.forget
+        && args.rate.is_none()
+    {
+        for (b, learned) in bounds.iter_mut().zip([profile.down, profile.up]) {
+            b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
+            b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
         }
     }
     let request = Request {
-        down: bounds[0].guess.unwrap_or(Line::OPEN),
-        up: bounds[1].guess.unwrap_or(Line::OPEN),
         framing: Some(args.framing.unwrap_or(USUAL)),
         choice: args.backend,
         replace: args.replace,
@@ -146,10 +164,8 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     };
     let dir = StateDir::new(args.state.state_dir);
     let cancel = crate::lab::cancelled_by_signals()?;
-    let mut daemon = Daemon::start(&dir, &request, bounds, &mut |told| {
-        let _ = say(&told, verbose, begun);
-    })?;
-    let keeper = RefCell::new(Keeper::new(args.mode, begun));
+    let store = RefCell::new(store);
+    let keeper = RefCell::new(Keeper::new(args.mode, known.as_ref(), begun));
     let mut tell = |told: Told| {
         keeper.borrow_mut().tell(&told, clock::monotonic());
         let _ = say(&told, verbose, begun);
@@ -157,23 +173,72 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let mut failed = false;
     let mut show = |look: &Look| {
         let now = clock::monotonic();
-        let shown = keeper.borrow_mut().look(look, now, &dir, &device);
-        let kept = store.keep(&look.view, now, false);
+        let mut keeper = keeper.borrow_mut();
+        if let Some(news) = keeper.others(look, now) {
+            let told = Told::Others(news);
+            keeper.tell(&told, now);
+            let _ = say(&told, verbose, begun);
+        }
+        let shown = keeper.look(look, now, &dir, &device);
+        let kept = store.borrow_mut().keep(keeper.profile(look), now, false);
         if let Err(why) = shown.map_err(|e| e.to_string()).and(kept)
             && !std::mem::replace(&mut failed, true)
         {
             warn(why);
         }
     };
-    let followed = daemon.follow(&cancel, &mut tell, &mut show);
-    let last = daemon.look();
-    let stopped = daemon.stop();
-    if let Err(why) = store.keep(&last.view, clock::monotonic(), true) {
-        warn(why);
+    loop {
+        let request = Request {
+            down: bounds[0].guess.unwrap_or(Line::OPEN),
+            up: bounds[1].guess.unwrap_or(Line::OPEN),
+            ..request.clone()
+        };
+        let mut daemon = Daemon::start(&dir, &request, bounds, targets.clone(), &mut tell)?;
+        let followed = daemon.follow(&cancel, &mut tell, &mut show);
+        let last = daemon.look();
+        let gone = followed.is_err() && daemon.has_gone();
+        let stopped = daemon.stop();
+        let profile = keeper.borrow().profile(&last);
+        let kept = store.borrow_mut().keep(profile, clock::monotonic(), true);
+        if let Err(why) = kept {
+            warn(why);
+        }
+        if !gone {
+            followed.and(stopped)?;
+            return print(&format!("{device}: as it was before\n"));
+        }
+        tell(Told::Gone);
+        let keep = || keeper.borrow_mut().write(clock::monotonic(), &dir, &device);
+        if !is_back(&device, &cancel, keep)? {
+            dir.remove(&device)?;
+            return print(&format!("{device}: it has gone; nothing is left\n"));
+        }
+        tell(Told::Back);
+        for (b, way) in bounds.iter_mut().zip([last.view.down, last.view.up]) {
+            b.guess = way.capacity.or(b.guess);
+        }
     }
-    followed?;
-    stopped?;
-    print(&format!("{device}: as it was before\n"))
+}
+
+/// Waits until there is a device of that name again; `false`: somebody wants to stop.
+fn is_back(
+    device: &str,
+    cancel: &AtomicBool,
+    mut each: impl FnMut() -> Result<(), evenkeel_kernel::Error>,
+) -> Result<bool, Failure> {
+    /// As in linux/if.h.
+    const IFF_UP: u32 = 1;
+    let mut session = Session::open()?;
+    while !cancel.load(Ordering::Relaxed) {
+        if let Some(link) = session.link(device)?
+            && link.flags & IFF_UP != 0
+        {
+            return Ok(true);
+        }
+        each()?;
+        crate::flows::wait(AWAIT, cancel);
+    }
+    Ok(false)
 }
 
 /// The device of the default route.
@@ -209,19 +274,26 @@ fn text(told: &Told) -> String {
         Some(t) => megabits(t.capacity),
     };
     match told {
-        Told::Near { address, stamps } => {
+        Told::Near {
+            address,
+            origin,
+            stamps,
+        } => {
             let stamps = if *stamps {
                 ", which stamps: directions can be told apart"
             } else {
                 ""
             };
-            format!("probing {address}{stamps}")
+            format!("probing {address}{stamps}{origin}")
         }
         Told::NoNear => "nothing answers probes: without a signal rates stay as they are".into(),
         Told::Shaped { down, up, why } => {
             format!("down {}, up {}: {why}", target(down), target(up))
         }
         Told::Noticed(n) => n.to_string(),
+        Told::Gone => "the device has gone: waiting for it".into(),
+        Told::Back => "the device is there again".into(),
+        Told::Others(news) => news.to_string(),
         Told::Warning(w) => format!("warning: {w}"),
     }
 }

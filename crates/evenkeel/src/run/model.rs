@@ -2,8 +2,7 @@
 //!
 //! Principles: a small file, replaced each second and removed at the end; one that is older than
 //! that is of a `run` that is gone; the price of shaping is counted only while a direction is used
-//! to the full, since nobody misses what he does not use. Non-goals: history, and what is kept for
-//! the next start (`profile`).
+//! to the full (`price`). Non-goals: history, and what is kept for the next start (`profile`).
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -20,6 +19,9 @@ use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use super::daemon::{Look, Told};
+use super::others::{News, Others};
+use super::price::{Days, Price, date};
+use super::profile::Profile;
 use super::{is_passing, megabits, text};
 use crate::failure::Failure;
 
@@ -40,6 +42,8 @@ pub(crate) struct Model {
     /// When `run` began.
     began_s: f64,
     mode: Mode,
+    /// Since when there is no such device; absent while there is.
+    gone_since_s: Option<f64>,
     /// What is probed, if anything answers.
     near: Option<IpAddr>,
     /// Round trip to it on the idle line; absent until it answered.
@@ -48,6 +52,10 @@ pub(crate) struct Model {
     rise_ms: f64,
     down: Way,
     up: Way,
+    /// Since when somebody else loads the line, if somebody does.
+    others_since_s: Option<f64>,
+    /// The price by day.
+    days: Days,
     /// The latest changes and what was noticed, oldest first.
     changes: VecDeque<Change>,
 }
@@ -63,7 +71,7 @@ struct Way {
     passing_kbit: f64,
     /// Queue at the bottleneck now.
     queue_ms: f64,
-    /// Longest one before anything was shaped.
+    /// Longest one that was seen while nothing was shaped.
     unshaped_queue_ms: f64,
     /// What was decided; absent while it is not shaped.
     target: Option<Target>,
@@ -71,14 +79,8 @@ struct Way {
     shaped: Option<Rate>,
     /// How much less that is than what the line carries.
     headroom_kbit: Option<f64>,
-    /// What that took so far, bytes, while the direction was used to the full.
-    headroom_bytes: f64,
-    /// Longest queue while unshaped less the mean one since, under full use, ms.
-    latency_won_ms: Option<f64>,
-    /// Time of full use since it is shaped, s, and that times the queue.
-    full_s: f64,
-    #[serde(skip)]
-    queue_ms_s: f64,
+    /// What that took and brought since `run` began.
+    price: Price,
 }
 
 /// A line of what happened.
@@ -89,29 +91,36 @@ struct Change {
 }
 
 impl Way {
-    /// `span`: seconds since the last look.
-    fn look(&mut self, way: &WayView, shaped: Option<Rate>, span: f64) {
+    /// `span`: seconds since the last look. The price of that time.
+    fn look(&mut self, way: &WayView, shaped: Option<Rate>, span: f64) -> Price {
         self.capacity = way.capacity;
         self.age_s = way.age_s;
         self.passing_kbit = kbit(way.throughput);
         self.queue_ms = way.queue_ms;
-        self.unshaped_queue_ms = way.unshaped_queue_ms;
+        self.unshaped_queue_ms = self.unshaped_queue_ms.max(way.unshaped_queue_ms);
         self.shaped = shaped;
         let (Some(shaped), Some(capacity)) = (shaped, way.capacity) else {
             self.headroom_kbit = None;
-            return;
+            return Price::default();
         };
         let headroom = (kbit(capacity) - kbit(shaped)).max(0.0);
         self.headroom_kbit = Some(headroom);
         if self.passing_kbit < FULL * kbit(shaped) {
-            return;
+            return Price::default();
         }
-        self.headroom_bytes += headroom * 1000.0 / 8.0 * span;
-        self.full_s += span;
-        self.queue_ms_s += way.queue_ms * span;
-        if way.unshaped_queue_ms > 0.0 && self.full_s > 0.0 {
-            self.latency_won_ms = Some(way.unshaped_queue_ms - self.queue_ms_s / self.full_s);
-        }
+        // Without a queue that was seen nothing is said to be won.
+        let won = if self.unshaped_queue_ms > 0.0 {
+            self.unshaped_queue_ms - way.queue_ms
+        } else {
+            0.0
+        };
+        let price = Price {
+            headroom_bytes: headroom * 1000.0 / 8.0 * span,
+            full_s: span,
+            latency_won_ms: won,
+        };
+        self.price.add(&price);
+        price
     }
 }
 
@@ -120,26 +129,49 @@ pub(crate) struct Keeper {
     model: Model,
     written: Option<Duration>,
     looked: Duration,
+    others: Others,
 }
 
 impl Keeper {
-    pub(crate) fn new(mode: Mode, now: Duration) -> Self {
+    /// `known`: what was learned of the line before.
+    pub(crate) fn new(mode: Mode, known: Option<&Profile>, now: Duration) -> Self {
+        let way = |i: usize| Way {
+            unshaped_queue_ms: known.map_or(0.0, |k| k.unshaped_queue_ms[i]),
+            ..Way::default()
+        };
         let model = Model {
             time_s: now.as_secs_f64(),
             began_s: now.as_secs_f64(),
             mode,
+            gone_since_s: None,
             near: None,
             base_ms: None,
             rise_ms: 0.0,
-            down: Way::default(),
-            up: Way::default(),
+            down: way(0),
+            up: way(1),
+            others_since_s: None,
+            days: known.map_or_else(Days::default, |k| k.days.clone()),
             changes: VecDeque::new(),
         };
         Keeper {
             model,
             written: None,
             looked: now,
+            others: Others::default(),
         }
+    }
+
+    /// For the next start.
+    pub(crate) fn profile(&self, look: &Look) -> Profile {
+        let queues = [&self.model.down, &self.model.up].map(|w| w.unshaped_queue_ms);
+        Profile::new(&look.view, queues, &self.model.days)
+    }
+
+    /// Load that is not ours, if there is news of it.
+    pub(crate) fn others(&mut self, look: &Look, now: Duration) -> Option<News> {
+        let news = self.others.look(&look.view, now);
+        self.model.others_since_s = self.others.since().map(|s| s.as_secs_f64());
+        news
     }
 
     /// Remembers what was told.
@@ -154,7 +186,9 @@ impl Keeper {
                     return;
                 }
             }
-            Told::Noticed(_) => {}
+            Told::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
+            Told::Back => self.model.gone_since_s = None,
+            Told::Noticed(_) | Told::Others(_) => {}
             Told::Warning(_) => return,
         }
         if self.model.changes.len() == CHANGES {
@@ -176,14 +210,25 @@ impl Keeper {
     ) -> Result<(), Error> {
         let span = now.saturating_sub(self.looked).as_secs_f64();
         self.looked = now;
-        self.model.time_s = now.as_secs_f64();
         self.model.base_ms = look.view.base_ms;
         self.model.rise_ms = look.view.rise_ms;
-        self.model.down.look(&look.view.down, look.down, span);
-        self.model.up.look(&look.view.up, look.up, span);
+        let down = self.model.down.look(&look.view.down, look.down, span);
+        let up = self.model.up.look(&look.view.up, look.up, span);
+        self.model.days.add(&date(clock::realtime()), &down, &up);
+        self.write(now, dir, device)
+    }
+
+    /// Writes it if it is time.
+    pub(crate) fn write(
+        &mut self,
+        now: Duration,
+        dir: &StateDir,
+        device: &str,
+    ) -> Result<(), Error> {
         if self.written.is_some_and(|w| now.saturating_sub(w) < EACH) {
             return Ok(());
         }
+        self.model.time_s = now.as_secs_f64();
         self.written = Some(now);
         let text = serde_json::to_string(&self.model).expect("a Model has no maps with odd keys");
         dir.save_model(device, &text)
@@ -206,11 +251,26 @@ impl Model {
         }
     }
 
+    /// Whether it is of a `run` that waits for its device.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.gone_since_s.is_some() && self.is_fresh()
+    }
+
+    fn is_fresh(&self) -> bool {
+        let age = clock::monotonic().as_secs_f64() - self.time_s;
+        (0.0..=FRESH).contains(&age)
+    }
+
     /// For people.
     pub(crate) fn show(&self, device: &str) -> String {
         let now = clock::monotonic().as_secs_f64();
-        let age = now - self.time_s;
-        if !(0.0..=FRESH).contains(&age) {
+        if let Some(since) = self.gone_since_s.filter(|_| self.is_fresh()) {
+            return format!(
+                "{device}: there is no such device for {:.0} s; `evenkeel run` waits for it\n",
+                now - since
+            );
+        }
+        if !self.is_fresh() {
             return format!(
                 "  `evenkeel run` is gone: rates stay as they are; `evenkeel run {device}` goes on, \
                  `evenkeel clear {device}` takes them back\n"
@@ -238,17 +298,28 @@ impl Model {
                 way.queue_ms
             );
             if let Some(headroom) = way.headroom_kbit {
-                let won = way.latency_won_ms.map_or(String::new(), |won| {
-                    format!(", and {won:.1} ms of queue were won")
-                });
+                let price = &way.price;
+                let won = if price.full_s > 0.0 {
+                    format!(", and {:.1} ms of queue were won", price.latency_won_ms)
+                } else {
+                    String::new()
+                };
                 let _ = writeln!(
                     text,
                     "          {:.2} Mbit/s of it stay free: {:.1} MB so far while it was full{won}",
                     headroom / 1e3,
-                    way.headroom_bytes / 1e6,
+                    price.headroom_bytes / 1e6,
                 );
             }
         }
+        if let Some(since) = self.others_since_s {
+            let _ = writeln!(
+                text,
+                "    somebody else loads the line, for {:.0} s: the queue is not ours",
+                now - since
+            );
+        }
+        text += &self.days.show(&date(clock::realtime()));
         for c in &self.changes {
             let _ = writeln!(text, "    {:>6.0} s ago  {}", now - c.at_s, c.text);
         }
@@ -277,15 +348,15 @@ mod tests {
     #[test]
     fn the_price_is_that_of_full_use() {
         let mut way = Way::default();
-        way.look(&seen(1000, 100.0), None, 10.0);
-        assert_eq!((way.headroom_kbit, way.headroom_bytes), (None, 0.0));
+        let nothing = Price::default();
+        assert_eq!(way.look(&seen(1000, 100.0), None, 10.0), nothing);
+        assert_eq!(way.headroom_kbit, None);
         let shaped = Some(Rate::from_kbit(960));
-        way.look(&seen(10, 0.0), shaped, 10.0);
-        assert_eq!(way.headroom_kbit, Some(40.0));
-        assert_eq!((way.headroom_bytes, way.latency_won_ms), (0.0, None));
+        assert_eq!(way.look(&seen(10, 0.0), shaped, 10.0), nothing);
+        assert_eq!((way.headroom_kbit, way.price), (Some(40.0), nothing));
         way.look(&seen(950, 4.0), shaped, 1.0);
         way.look(&seen(950, 2.0), shaped, 1.0);
-        assert!((way.headroom_bytes - 10_000.0).abs() < 1e-6);
-        assert_eq!(way.latency_won_ms, Some(97.0));
+        assert!((way.price.headroom_bytes - 10_000.0).abs() < 1e-6);
+        assert_eq!((way.price.full_s, way.price.latency_won_ms), (2.0, 97.0));
     }
 }

@@ -15,12 +15,16 @@ use evenkeel_core::Rate;
 use evenkeel_core::control::View;
 use serde::{Deserialize, Serialize};
 
+use super::price::Days;
+
 /// Where profiles live unless told otherwise.
 pub(crate) const DEFAULT_DIR: &str = "/var/lib/evenkeel";
 /// The version this code writes and reads.
 const VERSION: u32 = 1;
 /// From one writing to the next, at least.
 const EACH: Duration = Duration::from_secs(10);
+/// A price that went on is written so often.
+const PRICED: Duration = Duration::from_secs(900);
 /// The port of RFC 863.
 const DISCARD: u16 = 9;
 /// A next hop on a LAN has said its hardware address by then.
@@ -29,7 +33,7 @@ const ACQUAINTANCE: Duration = Duration::from_millis(300);
 const SAME: f64 = 0.02;
 
 /// The file.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
     version: u32,
@@ -39,15 +43,24 @@ pub(crate) struct Profile {
     pub(crate) up: Option<Rate>,
     /// Round trip of the idle line, ms.
     base_ms: Option<f64>,
+    /// Longest queue while nothing was shaped, towards us and from us, ms.
+    #[serde(default)]
+    pub(crate) unshaped_queue_ms: [f64; 2],
+    /// What shaping took and brought.
+    #[serde(default)]
+    pub(crate) days: Days,
 }
 
 impl Profile {
-    fn of(view: &View) -> Self {
+    /// What is known now.
+    pub(crate) fn new(view: &View, unshaped_queue_ms: [f64; 2], days: &Days) -> Self {
         Profile {
             version: VERSION,
             down: view.down.capacity,
             up: view.up.capacity,
             base_ms: view.base_ms,
+            unshaped_queue_ms,
+            days: days.clone(),
         }
     }
 
@@ -66,33 +79,39 @@ pub(crate) struct Store {
     file: PathBuf,
     kept: Option<Profile>,
     written: Option<Duration>,
+    opened: Duration,
 }
 
 impl Store {
     /// Of the line behind `device` as it is now. With what is known of it, or why that is not used.
-    pub(crate) fn open(dir: &Path, device: &str) -> (Self, Result<Option<Profile>, String>) {
+    pub(crate) fn open(
+        dir: &Path,
+        device: &str,
+        now: Duration,
+    ) -> (Self, Result<Option<Profile>, String>) {
         let file = dir.join(name(device, &met(device)));
         let known = load(&file);
         let store = Store {
             file,
-            kept: known.as_ref().ok().copied().flatten(),
+            kept: known.as_ref().ok().cloned().flatten(),
             written: None,
+            opened: now,
         };
         (store, known)
     }
 
     /// Writes what is known if it is news; at the `end` however little that is and however soon.
-    pub(crate) fn keep(&mut self, view: &View, now: Duration, end: bool) -> Result<(), String> {
-        let new = Profile::of(view);
+    pub(crate) fn keep(&mut self, new: Profile, now: Duration, end: bool) -> Result<(), String> {
         let known = new.down.is_some() || new.up.is_some();
         let soon = self.written.is_some_and(|w| now.saturating_sub(w) < EACH);
-        let same = self.kept.is_some_and(|kept| new.is_like(&kept));
-        if !known || self.kept == Some(new) || !end && (soon || same) {
+        let same = self.kept.as_ref().is_some_and(|kept| new.is_like(kept));
+        let priced = now.saturating_sub(self.written.unwrap_or(self.opened)) >= PRICED;
+        if !known || self.kept.as_ref() == Some(&new) || !end && (soon || same && !priced) {
             return Ok(());
         }
         self.written = Some(now);
-        self.kept = Some(new);
-        save(&self.file, &new).map_err(|e| format!("write {}: {e}", self.file.display()))
+        let new = self.kept.insert(new);
+        save(&self.file, new).map_err(|e| format!("write {}: {e}", self.file.display()))
     }
 }
 
@@ -260,9 +279,18 @@ wan {} 00000000 0001 0 0 0 00FFFFFF 0 0 0
             down: Some(Rate::from_bps(99_999_937)),
             up: None,
             base_ms: Some(9.2),
+            unshaped_queue_ms: [0.0, 94.5],
+            days: Days::default(),
         };
         save(&file, &profile).unwrap();
         assert_eq!(load(&file), Ok(Some(profile)));
+        // One of before there were days.
+        fs::write(
+            &file,
+            r#"{"version":1,"down":null,"up":null,"base_ms":null}"#,
+        )
+        .unwrap();
+        assert!(load(&file).unwrap().is_some());
         for foreign in [
             "",
             "[]",
@@ -287,6 +315,8 @@ wan {} 00000000 0001 0 0 0 00FFFFFF 0 0 0
             down: Some(Rate::from_kbit(down)),
             up: None,
             base_ms: None,
+            unshaped_queue_ms: [0.0; 2],
+            days: Days::default(),
         };
         assert!(like(1000).is_like(&like(1020)));
         assert!(!like(1000).is_like(&like(1030)));

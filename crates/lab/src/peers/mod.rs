@@ -5,6 +5,7 @@
 //! beside its name, because that is what evenkeel has to find out by itself; nothing is tuned
 //! here that its author did not tune. Non-goals: running foreign scripts, options nobody typed.
 
+mod autorate;
 mod cake;
 mod inetgw;
 mod sqm;
@@ -21,6 +22,7 @@ use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Error, Session, capabilities};
 
 use crate::{Dropped, Shaper, ShaperError, Site};
+use autorate::{Running, Told};
 
 /// The device that a peer builds for arrivals. The gateway's namespace is its own.
 const IFB: &str = "ifb4wan";
@@ -31,12 +33,15 @@ pub struct Peer {
     name: &'static str,
     build: Build,
     wan: String,
+    /// What follows the line, where something does.
+    running: Option<autorate::Running>,
 }
 
 /// What is built.
 #[derive(Debug, Clone, Copy)]
 enum Build {
     Cake(Share),
+    Autorate,
     Sqm(sqm::Settings),
     Defaults,
     Inetgw(Share),
@@ -100,6 +105,7 @@ impl Peer {
             name,
             build,
             wan: String::new(),
+            running: None,
         };
         let sqm = |share, framing| Build::Sqm(sqm::Settings { share, framing });
         let atm = |overhead| sqm::Layer::Atm(overhead);
@@ -108,6 +114,7 @@ impl Peer {
             of("cake-95", Build::Cake(Share::percent(95))),
             of("cake-97", Build::Cake(Share::percent(97))),
             of("cake-99", Build::Cake(Share::percent(99))),
+            of("cake-autorate", Build::Autorate),
             of("sqm-htb", sqm(Share::percent(95), sqm::Layer::Right)),
             of("inetgw", Build::Inetgw(whole)),
             of("inetgw-95", Build::Inetgw(Share::percent(95))),
@@ -126,6 +133,7 @@ impl Peer {
     fn about(&self) -> &'static str {
         match self.build {
             Build::Cake(_) => "CAKE on the device and on an IFB",
+            Build::Autorate => "CAKE and a loop after cake-autorate",
             Build::Sqm(_) => "SQM's simple.qos: HTB with fq_codel leaves",
             Build::Defaults => "CeroWRT as it comes: fq_codel, unshaped",
             Build::Inetgw(_) => "trafficcontrol-inetgw: HTB with SFQ, policing in three steps",
@@ -135,7 +143,15 @@ impl Peer {
 
     fn ops(&self, place: &Place<'_>) -> Vec<Op> {
         match self.build {
-            Build::Cake(share) => cake::ops(place, share),
+            Build::Cake(share) => {
+                let line = place.line;
+                let up = Share::of(line.up, share.up);
+                cake::ops(place, Share::of(line.down, share.down), up)
+            }
+            Build::Autorate => {
+                let [down, up] = Told::of(place.line);
+                cake::ops(place, down.base, up.base)
+            }
             Build::Sqm(settings) => sqm::ops(place, settings),
             Build::Defaults => sqm::router_defaults(place),
             Build::Inetgw(share) => inetgw::ops(place, share),
@@ -165,6 +181,18 @@ impl Shaper for Peer {
                 let limit = |rate| (rate, line.framing);
                 let words = format!("{}, kind of line", line.framing);
                 (Some((down, up)), words, Some((limit(down), limit(up))))
+            }
+            Build::Autorate => {
+                let [down, up] = Told::of(line);
+                let words = format!(
+                    "at least {}/{}, at most {}/{}, {}, kind of line",
+                    down.min.kbit(),
+                    up.min.kbit(),
+                    down.max.kbit(),
+                    up.max.kbit(),
+                    line.framing
+                );
+                (Some((down.base, up.base)), words, None)
             }
             Build::Sqm(sqm::Settings { share, framing }) => {
                 let (down, up) = rates(share);
@@ -222,8 +250,12 @@ impl Shaper for Peer {
             line: &site.line,
             marks: capabilities()?.has(Feature::U32Mark),
         };
-        for op in self.ops(&place) {
-            session.apply(&op).map_err(|e| explain(&op, e))?;
+        let ops = self.ops(&place);
+        for op in &ops {
+            session.apply(op).map_err(|e| explain(op, e))?;
+        }
+        if let Build::Autorate = self.build {
+            self.running = Some(Running::start(site, &ops)?);
         }
         Ok(())
     }
@@ -248,9 +280,11 @@ impl Shaper for Peer {
     }
 
     fn clear(&mut self) -> Result<(), ShaperError> {
+        // What it could not go on with is told when the rest is done.
+        let followed = self.running.take().map_or(Ok(()), Running::stop);
         let mut session = Session::open()?;
         let Some(link) = session.link(&self.wan)? else {
-            return Ok(());
+            return followed;
         };
         for q in session.qdiscs(link.index)? {
             // 0: is the kernel's own default.
@@ -267,7 +301,7 @@ impl Shaper for Peer {
         if session.link(IFB)?.is_some() {
             session.apply(&Op::LinkDel { name: IFB.into() })?;
         }
-        Ok(())
+        followed
     }
 }
 

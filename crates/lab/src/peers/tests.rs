@@ -13,6 +13,7 @@ fn facts(down: &str, up: &str, framing: &str) -> LineFacts {
         down_buffer_ms: 100.0,
         up_buffer_ms: 100.0,
         varies: false,
+        best: None,
     }
 }
 

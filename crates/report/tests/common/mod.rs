@@ -121,6 +121,7 @@ pub(crate) fn file(runs: Vec<Run>) -> ResultFile {
             down_buffer_ms: 40.0,
             up_buffer_ms: 150.0,
             varies: false,
+            best: None,
         },
         factors: factors(&runs),
         runs,

@@ -1,0 +1,245 @@
+//! What is probed: found along the way to the Internet, or told.
+//!
+//! Principles: the nearer the better, since what is behind the access line is not ours to judge;
+//! whatever answers will do: ICMP time stamps, which tell directions apart, echo, or a refused TCP
+//! connection; public hosts only if nothing else answers, and then seldom. Non-goals: what the
+//! answers mean (`evenkeel_core::control`).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use evenkeel_core::ping::arrivals::Arrivals;
+use evenkeel_core::ping::track::Event;
+use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_measure::ping::{Kind, Pinger};
+use evenkeel_sys::PacketOptions;
+
+use super::profile;
+use crate::failure::Failure;
+
+/// Where the way to the Internet leads; only hops on the way are asked.
+const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
+/// The near hop is not farther away than this.
+const HOPS: u8 = 3;
+/// If none of those answers, so many are asked.
+const MORE_HOPS: u8 = 8;
+/// A hop that takes longer does not answer.
+const PATIENCE: Duration = Duration::from_millis(700);
+/// Public name servers of three operators that answer ICMP echo.
+const PUBLIC: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(1, 1, 1, 1),
+    Ipv4Addr::new(9, 9, 9, 9),
+    Ipv4Addr::new(8, 8, 8, 8),
+];
+/// They are not asked more often.
+const SELDOM: Duration = Duration::from_secs(1);
+/// Where a TCP connection is asked for.
+const TCP_PORT: u16 = 80;
+/// Payload of a probe.
+pub(crate) const SIZE: u32 = 16;
+
+/// An address or a name that somebody wants to have probed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host(String);
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".-:_".contains(c);
+        if text.is_empty() || !text.chars().all(plain) {
+            return Err(format!("{text:?} is neither an address nor a host's name"));
+        }
+        Ok(Host(text.to_owned()))
+    }
+}
+
+/// Why it is probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// On the way, behind the access line or before it.
+    Way,
+    /// Somebody wants it.
+    Told,
+    /// Nothing else answers.
+    Public,
+}
+
+/// What is said behind its address.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Way => Ok(()),
+            Origin::Told => f.write_str(", as told"),
+            Origin::Public => f.write_str(
+                ", a public host and only once a second: nothing on the way answers (--target names one that may be probed faster)",
+            ),
+        }
+    }
+}
+
+/// What is probed.
+pub(crate) struct Near {
+    pub(crate) pinger: Pinger,
+    pub(crate) address: IpAddr,
+    pub(crate) origin: Origin,
+    /// It stamps probes.
+    pub(crate) stamps: bool,
+    /// Which probe reached it when, ms since midnight by its clock.
+    pub(crate) far: Option<(u64, u32)>,
+    /// When it was probed last.
+    asked: Duration,
+}
+
+/// Something that answers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    address: IpAddr,
+    kind: Kind,
+    origin: Origin,
+}
+
+impl Near {
+    /// What answered, from now on.
+    pub(crate) fn open(device: &str, found: Found) -> Option<Self> {
+        Some(Near {
+            pinger: pinger(found.address, found.kind, arrivals(device))?,
+            address: found.address,
+            origin: found.origin,
+            stamps: found.kind == Kind::Timestamp,
+            far: None,
+            asked: Duration::ZERO,
+        })
+    }
+
+    /// Whether it may be probed again; says yes once.
+    pub(crate) fn is_due(&mut self, now: Duration) -> bool {
+        let due = self.origin != Origin::Public || now.saturating_sub(self.asked) >= SELDOM;
+        if due {
+            self.asked = now;
+        }
+        due
+    }
+}
+
+/// The first that answers: of those `told`, if there are any; else the first hop beyond the access
+/// line, the farthest of the first ones, hops farther away, public hosts.
+pub(crate) fn find(
+    device: &str,
+    told: &[Host],
+    stop: &AtomicBool,
+) -> Result<Option<Found>, Failure> {
+    if !told.is_empty() {
+        return first(told.iter().flat_map(addresses), Origin::Told, stop);
+    }
+    // No way to the Internet is no error: there may be one later. Hops that say nothing of
+    // probes that expire may answer to their own address all the same.
+    let route = crate::trace::first_hops(FAR, HOPS, PATIENCE, stop).ok();
+    let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
+    let hops = route.iter().flat_map(|r| r.hops.iter().rev());
+    let rest = hops.filter_map(|h| h.addresses.first().copied());
+    let next = profile::next_hop(device).map(IpAddr::V4);
+    let close = beyond.into_iter().chain(rest).chain(next);
+    if let Some(found) = first(close, Origin::Way, stop)? {
+        return Ok(Some(found));
+    }
+    if route.is_none() {
+        return Ok(None);
+    }
+    let route = crate::trace::first_hops(FAR, MORE_HOPS, PATIENCE, stop).ok();
+    let hops = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
+    let rest = hops.filter_map(|h| h.addresses.first().copied());
+    let on_the_way = rest.filter(|a| *a != FAR.ip());
+    if let Some(found) = first(on_the_way, Origin::Way, stop)? {
+        return Ok(Some(found));
+    }
+    first(PUBLIC.into_iter().map(IpAddr::V4), Origin::Public, stop)
+}
+
+/// Those of a host; none if nobody knows it (now).
+fn addresses(host: &Host) -> impl Iterator<Item = IpAddr> + use<> {
+    let found = (host.0.as_str(), 0).to_socket_addrs();
+    found.into_iter().flatten().map(|a| a.ip())
+}
+
+/// The first of `all` that answers something.
+fn first(
+    all: impl IntoIterator<Item = IpAddr>,
+    origin: Origin,
+    stop: &AtomicBool,
+) -> Result<Option<Found>, Failure> {
+    // Where ICMP is filtered, a refused TCP connection is an answer too; strangers are not asked
+    // for one.
+    let kinds: &[Kind] = match origin {
+        Origin::Public => &[Kind::Echo],
+        Origin::Way | Origin::Told => &[Kind::Timestamp, Kind::Echo, Kind::Tcp],
+    };
+    for address in all {
+        for &kind in kinds {
+            if let Some(mut pinger) = pinger(address, kind, None)
+                && answers(&mut pinger, stop)?
+            {
+                return Ok(Some(Found {
+                    address,
+                    kind,
+                    origin,
+                }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
+    let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
+    let address = SocketAddr::new(address, port);
+    let options = PacketOptions::default();
+    Pinger::open(address, kind, options, PATIENCE, SIZE, arrivals).ok()
+}
+
+/// Knows when answers arrive at `device`, before the queue of our own that they then wait in.
+fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
+    let maps = evenkeel_kernel::maps(device).ok().flatten()?;
+    Some(Box::new(maps))
+}
+
+/// It came from what was probed.
+pub(crate) fn is_answer(o: &Outcome) -> bool {
+    matches!(o.fate, Fate::Reply | Fate::Refused)
+}
+
+/// Whether a probe is answered; with stamps, whether they are there.
+fn answers(pinger: &mut Pinger, stop: &AtomicBool) -> Result<bool, Failure> {
+    if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
+        return Ok(false);
+    }
+    while !stop.load(Ordering::Relaxed) {
+        while let Some(event) = pinger.poll() {
+            if let Event::Outcome(o) = event {
+                return Ok(is_answer(&o));
+            }
+        }
+        pinger.wait(None).map_err(Failure::work)?;
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_addresses_or_names() {
+        for good in ["192.0.2.1", "2001:db8::1", "gw.example", "my-router_2"] {
+            assert_eq!(good.parse(), Ok(Host(good.into())));
+        }
+        for bad in ["", "a b", "http://gw.example/", "a,b"] {
+            assert!(bad.parse::<Host>().is_err(), "{bad}");
+        }
+        let all: Vec<_> = addresses(&Host("192.0.2.1".into())).collect();
+        assert_eq!(all, [IpAddr::from([192, 0, 2, 1])]);
+    }
+}

@@ -82,6 +82,8 @@ pub(crate) struct Daemon {
     framing: Framing,
     /// When the near hop was looked for.
     sought: Duration,
+    /// The latest search found nothing that answers.
+    silent: bool,
     deaf: bool,
 }
 
@@ -118,6 +120,7 @@ impl Daemon {
             pace: NAP,
             framing,
             sought: Duration::ZERO,
+            silent: false,
             deaf: false,
         })
     }
@@ -212,14 +215,17 @@ impl Daemon {
         })?;
         self.near = found.and_then(|found| Near::open(&self.device, found));
         self.sought = clock::monotonic();
-        tell(match &self.near {
-            Some(near) => Told::Near {
+        match &self.near {
+            Some(near) => tell(Told::Near {
                 address: near.address,
                 origin: near.origin,
                 stamps: near.stamps,
-            },
-            None => Told::NoNear,
-        });
+            }),
+            // Said once, not after each search.
+            None if !self.silent => tell(Told::NoNear),
+            None => {}
+        }
+        self.silent = self.near.is_none();
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use evenkeel_measure::packet::{LEN, Probe};
 use evenkeel_sys::clock;
 use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
 use evenkeel_sys::stamp::StampedSocket;
+use evenkeel_wire::packet::Ip;
 
 use super::IFB;
 use crate::{ShaperError, Site};
@@ -58,6 +59,8 @@ const BACK: (f64, f64) = (0.99, 1.01);
 /// `bufferbloat_refractory_period_ms`, `decay_refractory_period_ms`.
 const AFTER_CUT: Duration = Duration::from_millis(300);
 const AFTER_DECAY: Duration = Duration::from_secs(1);
+/// ICMP type.
+const ECHO_REPLY: u8 = 0;
 /// Bits of a packet on the wire, whose time is added to the threshold.
 const PACKET: f64 = 1500.0 * 8.0;
 
@@ -273,7 +276,8 @@ impl Follower {
             device: link.ok_or("the device has gone")?.index,
             disciplines,
             rates: told.map(|t| t.base),
-            socket: StampedSocket::echo(any)?,
+            // Not an echo socket, which wants a group that a fresh namespace does not have.
+            socket: StampedSocket::raw_icmp(any, &[ECHO_REPLY])?,
             session_id: clock::realtime().as_nanos() as u32,
             reflectors: site.far.clone(),
             sent: Vec::new(),
@@ -339,10 +343,9 @@ impl Follower {
         while self.socket.notice()?.is_some() {}
         let mut buffer = [0; 2 * LEN];
         while let Some(r) = self.socket.receive(&mut buffer)? {
-            let Some(probe) = buffer
-                .get(..r.len)
-                .and_then(|b| Probe::parse_echo(b, false))
-            else {
+            let bytes = buffer.get(..r.len).unwrap_or_default();
+            let reply = Ip::parse(bytes).ok();
+            let Some(probe) = reply.and_then(|ip| Probe::parse_echo(ip.payload(), false)) else {
                 continue;
             };
             let number = probe.seq as usize;

@@ -77,7 +77,8 @@ pub struct Scene {
 /// What came of it, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Judged {
-    /// Ends of loads that were long enough to know the line.
+    /// Ends of loads in which the line was full for long enough to be known: a queue stood at it
+    /// or at us, or receive windows kept one from standing, for 3 s and ten round trips in all.
     pub looks: u32,
     /// Of these, how often the capacity was within 5 % of the truth.
     pub right: u32,
@@ -192,7 +193,8 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
     let mut pace = 0.1;
     let mut next_probe = 0.0;
     let (mut starved, mut over) = ([0.0; 2], [0.0; 2]);
-    let mut load_time = [0.0; 2];
+    // In this load: how long the line was full.
+    let mut stood = [0.0; 2];
     let mut which = [0usize; 2];
     let clock = 37.123;
     let steps = (scene.length / STEP) as u64;
@@ -220,7 +222,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                         flows: f64::from(l.2),
                         ..Sender::default()
                     };
-                    load_time[i] = 0.0;
+                    stood[i] = 0.0;
                 }
                 None => *sender = Sender::default(),
                 _ => {}
@@ -239,6 +241,9 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                 // A window closes over round trips.
                 let limit = limit.max(sent[i] * (1.0 - STEP / (2.0 * felt)));
                 sent[i] = sender.step(t, STEP, felt, limit, clocked[i]);
+                if queue[i] > 0.0 || own[i] > 0.0 || sent[i] >= limit {
+                    stood[i] += STEP;
+                }
             }
             let offered = if load.is_some() { sent[i] } else { 0.0 };
             // From us: our shaper, then the line. Towards us: the line, then our shaper.
@@ -281,7 +286,6 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
             // Judging.
             let j = &mut judged[i];
             if load.is_some() {
-                load_time[i] += STEP;
                 j.passed += second * STEP;
                 j.possible += capacity * STEP;
                 j.queue += queue[i] / capacity * STEP;
@@ -302,7 +306,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
             j.queued = j.queued.max(over[i]);
             if let Some(l) = load
                 && t + STEP >= l.1
-                && load_time[i] > (10.0 * scene.rtt).max(3.0)
+                && stood[i] > (10.0 * scene.rtt).max(3.0)
             {
                 j.looks += 1;
                 let view = controller.view(duration(t));

@@ -13,6 +13,7 @@
 
 mod base;
 mod meter;
+mod slope;
 mod way;
 
 use std::collections::VecDeque;
@@ -23,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Rate;
 use base::Base;
-use way::{Around, Found, Phase, Point, Way};
+use slope::Point;
+use way::{Around, Found, Phase, Way};
 
 pub use way::Dir;
 
@@ -41,6 +43,8 @@ const IDLE: f64 = 0.05;
 const CALM: f64 = 0.3;
 /// It is loaded for so long after the latest traffic.
 const LINGER: f64 = 1.0;
+/// Stamps of whole ms are so much off.
+const STAMP: f64 = 0.0003;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
 /// Rates are raised at most this often; cuts are made at once.
@@ -293,6 +297,8 @@ pub struct Controller {
     base: Base,
     /// One-way times on a line without a queue: there and back, and the least queue of late.
     offsets: Option<(f64, f64)>,
+    /// By how much more the way there takes than the way back, compared with then, s.
+    more: f64,
     pace: f64,
     /// Latest traffic worth the name.
     loaded: f64,
@@ -342,6 +348,7 @@ impl Controller {
             ways,
             base: Base::default(),
             offsets: None,
+            more: 0.0,
             pace: SLOW,
             loaded: f64::MIN,
             idle_since: None,
@@ -364,20 +371,28 @@ impl Controller {
         self.actions.pop_front()
     }
 
-    fn around(&self, now: f64) -> Around {
+    /// The line as direction `i` sees it.
+    fn around(&self, i: usize, now: f64) -> Around {
         let packet = f64::from(self.settings.packet);
-        // A packet of each direction may be under way when a probe comes.
-        let serial: f64 = self
-            .ways
-            .iter()
-            .filter_map(|w| w.capacity)
-            .map(|(c, _)| packet / c)
-            .sum();
+        // A packet may be under way when a probe comes.
+        let serial = |way: &Way| {
+            let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
+            let in_use = |c: &f64| taken > IDLE * c;
+            way.capacity.map(|c| c.0).filter(in_use).map_or(0.0, |c| packet / c)
+        };
+        let mut serial_all = serial(&self.ways[i]);
+        if self.offsets.is_none() {
+            serial_all += serial(&self.ways[1 - i]);
+        }
+        let wander = self.base.rise();
+        let stamps = if self.offsets.is_some() { STAMP } else { 0.0 };
         Around {
             now,
             rtt: self.base.value().unwrap_or(0.02),
-            rise: self.base.rise().max(1.5 * serial),
+            rise: wander.max(1.5 * serial_all),
+            wander,
             pace: self.pace,
+            noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,
         }
     }
@@ -448,7 +463,7 @@ impl Controller {
         let queue = delay - self.base.value().unwrap_or(delay);
         let shares = self.share(queue, a.one_way, now);
         for (i, share) in shares.into_iter().enumerate() {
-            let around = self.around(now);
+            let around = self.around(i, now);
             let point = Point {
                 left: sent,
                 came,
@@ -461,7 +476,7 @@ impl Controller {
 
     /// Whose queue it is: there, and back.
     fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
-        let rise = self.around(now).rise;
+        let rise = self.around(UP, now).rise.max(self.around(DOWN, now).rise);
         if let Some(w) = one_way {
             let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
             // Clocks drift: without a queue both differences are nought.
@@ -470,11 +485,15 @@ impl Controller {
                 self.offsets = Some((soft(there, w.there), soft(back, w.back)));
             }
             let more = (w.there - there) - (w.back - back);
-            // Stamps of whole ms say nothing about less.
-            if queue > 0.003 || more.abs() > 0.002 {
-                let up = (0.5 * (queue + more)).clamp(0.0, queue);
-                return [up, queue - up];
-            }
+            // Stamps of whole ms say little about less, unless several are taken together.
+            let soft = if queue > 0.003 || more.abs() > 0.002 {
+                1.0
+            } else {
+                0.25
+            };
+            self.more += soft * (more - self.more);
+            let up = (0.5 * (queue + self.more)).clamp(0.0, queue);
+            return [up, queue - up];
         }
         let up = self.suspect(now);
         [
@@ -488,7 +507,7 @@ impl Controller {
     /// that is used the most.
     fn suspect(&self, now: f64) -> bool {
         let suspicion = |i: usize| {
-            let around = self.around(now);
+            let around = self.around(i, now);
             let way = &self.ways[i];
             let reached = way.throughput(&around);
             match (way.phase, way.capacity) {
@@ -512,7 +531,7 @@ impl Controller {
             return;
         }
         for i in [UP, DOWN] {
-            let around = self.around(now);
+            let around = self.around(i, now);
             // One direction at a time, so that it is known whose queue it is.
             let busy = matches!(self.ways[1 - i].phase, Phase::Try { .. } | Phase::Drain(_));
             match self.ways[i].decide(&around, !busy) {
@@ -540,7 +559,7 @@ impl Controller {
     /// Says what changed.
     fn apply(&mut self, now: f64) {
         let wanted = [UP, DOWN].map(|i| {
-            let around = self.around(now);
+            let around = self.around(i, now);
             self.ways[i]
                 .target(&around)
                 .map(|(capacity, factor)| Target {
@@ -579,7 +598,7 @@ impl Controller {
     pub fn view(&self, now: Duration) -> View {
         let now = seconds(now);
         let way = |i: usize| {
-            let around = self.around(now);
+            let around = self.around(i, now);
             let w = &self.ways[i];
             WayView {
                 capacity: w.capacity.map(|c| rate(c.0)),
@@ -591,7 +610,7 @@ impl Controller {
         };
         View {
             base_ms: self.base.value().map(|b| b * 1e3),
-            rise_ms: self.around(now).rise * 1e3,
+            rise_ms: self.around(UP, now).rise.max(self.around(DOWN, now).rise) * 1e3,
             up: way(UP),
             down: way(DOWN),
         }

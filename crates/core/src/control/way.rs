@@ -7,20 +7,13 @@
 //! line is tried upwards only where it is used to the full and no queue stands, by steps that
 //! grow until one stands. Non-goals: the delay of whom (`mod.rs`), packets.
 
-use std::collections::VecDeque;
-
 use super::Reason;
 use super::meter::Meter;
+use super::slope::{Known, Point, Run, SAME, Slope};
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
 
-/// Evidence of a capacity: at least so many full packets.
-const PACKETS: f64 = 8.0;
-/// And at least over so long.
-const SPAN: f64 = 0.030;
-/// A run is looked back at so far.
-const LOOK_BACK: f64 = 0.6;
 /// Never cut below this share of the capacity: flows must go on to be heard.
 const DEEPEST: f64 = 0.3;
 /// A queue as long as this is drained by the deepest cut.
@@ -47,8 +40,14 @@ const KEPT: f64 = 0.025;
 const FREE: f64 = 0.35;
 /// A kept queue that is too short or too long is made right within this, s.
 const FOLLOWS: f64 = 0.150;
-/// Two estimates this close say the same.
-const SAME: f64 = 0.04;
+/// A first estimate is not worse than this, as a share.
+const VAGUE: f64 = 0.1;
+/// How far a guess from elsewhere, or an upper bound, may be off.
+const GUESSED: f64 = 0.3;
+/// No evidence is better than this: lines are not that even.
+const BEST: f64 = 0.01;
+/// A try shows a queue within about this time, s, if the line does not carry it.
+const SHOWN: f64 = 1.0;
 
 /// Which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -60,17 +59,6 @@ pub enum Dir {
     Down,
 }
 
-/// A probe as one direction saw it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Point {
-    /// When it was sent.
-    pub left: f64,
-    /// When its answer came.
-    pub came: f64,
-    /// How long it waited at this direction's bottleneck.
-    pub queue: f64,
-}
-
 /// What decisions need to know of the line as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Around {
@@ -79,8 +67,12 @@ pub(super) struct Around {
     pub rtt: f64,
     /// From which on a delay is a queue.
     pub rise: f64,
+    /// So much of that because delays wander by themselves.
+    pub wander: f64,
     /// From one probe to the next.
     pub pace: f64,
+    /// How far a single probe's delay is off, s.
+    pub noise: f64,
     /// Bytes of a full packet on the line.
     pub packet: f64,
 }
@@ -100,15 +92,17 @@ pub(super) enum Phase {
         level: f64,
         /// The next step's size.
         step: f64,
-        /// When that is due.
-        next: f64,
-        /// What it was known to carry.
+        /// Since when.
+        since: f64,
+        /// What it was known to carry when the first step was made.
         before: f64,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Drain {
+    /// The first cut.
+    cut: f64,
     since: f64,
     /// The queue then.
     queue: f64,
@@ -138,9 +132,13 @@ pub(super) struct Way {
     pub meter: Meter,
     /// What the line carries, and since when that is known.
     pub capacity: Option<(f64, f64)>,
+    /// The standard error of that, as a share.
+    error: f64,
+    /// What was known before this queue.
+    prior: Option<Known>,
     pub phase: Phase,
     /// Probes since the queue stands.
-    run: VecDeque<Point>,
+    run: Run,
     /// The latest probe.
     pub latest: Option<Point>,
     /// No queue since.
@@ -167,8 +165,10 @@ impl Way {
             dir,
             meter: Meter::default(),
             capacity: None,
+            error: GUESSED,
+            prior: None,
             phase: Phase::Open,
-            run: VecDeque::new(),
+            run: Run::new(dir),
             latest: None,
             quiet: 0.0,
             next_try: 0.0,
@@ -208,27 +208,14 @@ impl Way {
         })
     }
 
-    /// When a probe left the bottleneck.
-    fn exit(&self, p: &Point) -> f64 {
-        match self.dir {
-            Dir::Up => p.left + p.queue,
-            Dir::Down => p.came,
-        }
-    }
-
-    /// Up to where its bytes are counted.
-    fn mark(&self, p: &Point) -> f64 {
-        match self.dir {
-            Dir::Up => p.left,
-            Dir::Down => p.came,
-        }
-    }
-
     /// A probe came back.
     pub(super) fn observe(&mut self, p: Point, around: &Around) {
         self.latest = Some(p);
         if p.queue > around.rise {
-            self.run.push_back(p);
+            if self.run.is_empty() {
+                self.prior = self.known();
+            }
+            self.run.push(p, around.pace);
             self.quiet = around.now;
             if self.phase == Phase::Open {
                 self.unshaped_queue = self.unshaped_queue.max(p.queue);
@@ -236,42 +223,19 @@ impl Way {
         } else if p.queue < 0.7 * around.rise {
             self.run.clear();
         }
-        while self
-            .run
-            .front()
-            .is_some_and(|f| p.came - f.came > LOOK_BACK)
-        {
-            self.run.pop_front();
-        }
     }
 
-    /// What the bottleneck carries, from probes that all met a queue.
-    fn estimate(&self, around: &Around) -> Option<f64> {
-        let covered = self.meter.latest()?;
-        let run: Vec<&Point> = self
-            .run
-            .iter()
-            .filter(|p| self.mark(p) <= covered)
-            .collect();
-        let last = *run.last()?;
-        let over = |first: &Point| {
-            let bytes = self.meter.between(self.mark(first), self.mark(last))?;
-            let time = self.exit(last) - self.exit(first);
-            (time > 0.0).then_some((bytes, time))
-        };
-        let enough = |(bytes, time): &(f64, f64)| {
-            *time >= SPAN.max(around.pace) && *bytes >= PACKETS * around.packet
-        };
-        // The shortest stretch that says something, and the longest: where they agree, the line
-        // is what it was, and the longest is the most exact.
-        let short = run.iter().rev().filter_map(|p| over(p)).find(enough)?;
-        let long = run.iter().filter_map(|p| over(p)).find(enough)?;
-        let (short, long) = (short.0 / short.1, long.0 / long.1);
-        Some(if (short / long - 1.0).abs() < 2.0 * SAME {
-            long
-        } else {
-            short
+    fn known(&self) -> Option<Known> {
+        self.capacity.map(|(capacity, _)| Known {
+            capacity,
+            error: self.error,
         })
+    }
+
+    /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
+    fn estimate(&self, from: f64, around: &Around) -> Option<Slope> {
+        self.run
+            .slope(&self.meter, from, around.noise, around.pace, around.packet)
     }
 
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
@@ -301,20 +265,28 @@ impl Way {
         self.throughput(around) / rate.max(1.0)
     }
 
-    /// Takes a capacity for true.
-    fn learn(&mut self, found: f64, now: f64) {
-        let found = self.bounded(found);
-        let before = self.capacity.map(|c| c.0);
-        let same = before.is_some_and(|b| (found / b - 1.0).abs() < SAME);
-        if !same {
-            self.changed(before, found, now);
-        }
-        let value = match before {
-            // Two looks at the same thing.
-            Some(b) if same => 0.5 * (b + found),
+    /// Takes a capacity for true, or a mean with what was known before this queue if both can be.
+    fn learn(&mut self, found: Known, now: f64) {
+        let found = Known {
+            capacity: self.bounded(found.capacity),
+            error: found.error.max(BEST),
+        };
+        let value = match self.prior {
+            Some(prior) if prior.agrees(&found) => prior.with(&found),
             _ => found,
         };
-        self.capacity = Some((value, now));
+        let before = self.capacity.map(|c| c.0);
+        if before.is_none_or(|b| (value.capacity / b - 1.0).abs() >= SAME) {
+            self.changed(before, value.capacity, now);
+        }
+        self.capacity = Some((value.capacity, now));
+        self.error = value.error.max(BEST);
+    }
+
+    /// So much was seen to pass without a queue.
+    fn proven(&mut self, reached: f64, around: &Around) {
+        self.capacity = Some((self.bounded(reached), around.now));
+        self.prior = None;
     }
 
     fn changed(&mut self, before: Option<f64>, found: f64, now: f64) {
@@ -348,12 +320,14 @@ impl Way {
         KEPT * (unrest - FOLLOWED).max(0.0) / (1.0 - FOLLOWED)
     }
 
-    /// On a line that never settles a queue shows at once where it ends: no small steps.
-    fn first_step(&self, now: f64) -> f64 {
-        if self.is_restless(now) {
+    /// The noisier the line, the larger the step that shows. On a line that never settles a queue
+    /// shows at once where it ends: no small steps.
+    fn first_step(&self, around: &Around) -> f64 {
+        if self.is_restless(around.now) {
             FREE
         } else {
-            STEP + 0.1 * self.restless(now)
+            let shows = (around.rise / SHOWN).min(0.1);
+            shows.max(STEP) + 0.1 * self.restless(around.now)
         }
     }
 
@@ -381,24 +355,27 @@ impl Way {
             Phase::Try {
                 level,
                 step,
-                next,
+                since,
                 before,
-            } if around.now >= next => self.try_more(level, step, before, around),
+            } if self.run.is_empty() => self.try_more(level, step, since, before, around),
             _ => Found::Nothing,
         }
     }
 
     /// Keeps a short queue on a line that never settles: what it carries is known all the time.
     fn follow(&mut self, queue: f64, kept: f64, around: &Around) -> Found {
-        let Some(found) = self.estimate(around) else {
+        let Some(Slope { known, .. }) = self.estimate(f64::MIN, around) else {
             return Found::Nothing;
         };
-        self.learn(found, around.now);
+        // What was known before says nothing of a line that never settles.
+        self.prior = None;
+        self.learn(known, around.now);
+        let found = known.capacity;
         let more = ((kept - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
         self.phase = Phase::Try {
             level: found * (1.0 + more),
-            step: self.first_step(around.now) * GROWTH,
-            next: around.now + self.hold(around),
+            step: self.first_step(around) * GROWTH,
+            since: around.now,
             before: found,
         };
         Found::Changed(Reason::Following { dir: self.dir })
@@ -418,41 +395,64 @@ impl Way {
         self.used(capacity, around) >= least
     }
 
+    /// Whether a queue is long enough to be one. A packet in front of the probe is none, and on a
+    /// slow line it takes long. A line that became slower shows it by a queue that grows fast; what
+    /// passes between two bursts is less than it carries.
+    fn stands(&self, queue: f64, found: &Known, around: &Around) -> bool {
+        let least = match self.capacity {
+            None if found.error > VAGUE => return false,
+            None => around.rise + around.wander,
+            Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
+                (around.rise + 2.0 * around.wander).max(0.004)
+            }
+            Some(_) => 0.0,
+        };
+        queue >= least.max(2.0 * around.packet / found.capacity)
+    }
+
     fn congested(&mut self, around: &Around) -> Found {
-        let Some(found) = self.estimate(around) else {
+        let Some(slope) = self.estimate(f64::MIN, around) else {
             return Found::Nothing;
         };
-        let before = match self.phase {
-            Phase::Try { before, .. } => Some(before),
-            _ => self.capacity.map(|c| c.0),
-        };
+        let mut found = slope.known;
+        let known = self.known();
         let queue = self.latest.map_or(0.0, |p| p.queue);
-        // A packet in front of the probe is no queue, and on a slow line it takes long. A line that
-        // became much slower shows it by a queue that grows fast.
-        let known = self.capacity.map_or(f64::MAX, |c| c.0);
-        let least = match self.phase {
-            Phase::Open => 2.0 * around.rise,
-            _ if found < 0.9 * known => (3.0 * around.rise).max(0.004),
-            _ => 0.0,
-        };
-        if queue < least.max(2.0 * around.packet / found) {
+        if !self.stands(queue, &found, around) {
             return Found::Nothing;
         }
+        if self.dir == Dir::Up && slope.level {
+            // We know what we sent, not what arrived: what a full buffer threw away is no evidence.
+            found.error = found.error.max(GUESSED);
+            if let Some(k) = known {
+                found.capacity = found.capacity.min(k.capacity);
+            }
+        }
+        let before = match self.phase {
+            Phase::Try { before, .. } => Some(before),
+            _ => known.map(|k| k.capacity),
+        };
+        if known.is_none() || queue > around.rise + around.wander {
+            self.learn(found, around.now);
+        }
+        let capacity = self.capacity.map_or(found.capacity, |c| c.0);
         if let (Phase::Try { .. }, Some(before)) = (self.phase, before) {
             // The try ended where it began: the line is what it was.
-            self.patience = if (found / before - 1.0).abs() < SAME {
+            self.patience = if (capacity / before - 1.0).abs() < SAME {
                 (2.0 * self.patience).min(self.longest_patience(around.now))
             } else {
                 PATIENCE[0]
             };
-            self.capacity = Some((before, around.now));
         }
-        self.learn(found, around.now);
+        if self.dir == Dir::Up {
+            // From now on only probes behind the cut count.
+            self.prior = self.known();
+        }
         self.phase = Phase::Drain(Drain {
+            cut: around.now,
             since: around.now,
             queue,
             before,
-            capacity: self.capacity.map_or(found, |c| c.0),
+            capacity,
             failures: 0,
         });
         Found::Changed(Reason::Queue {
@@ -478,7 +478,7 @@ impl Way {
                     drain.failures += 1;
                     if drain.failures >= 3 {
                         if let Some(before) = drain.before {
-                            self.capacity = Some((self.bounded(before), around.now));
+                            self.proven(before, around);
                         }
                         self.run.clear();
                         let _ = self.drained(around);
@@ -491,13 +491,17 @@ impl Way {
                 self.phase = Phase::Drain(drain);
             }
         }
-        // More than it was thought to carry would rather be what a full buffer threw away: we know
-        // what we sent, not what arrived.
+        let from = match self.dir {
+            Dir::Up => drain.cut,
+            Dir::Down => f64::MIN,
+        };
         let known = self.capacity.map_or(f64::MAX, |c| c.0);
-        if let Some(found) = self.estimate(around)
-            && (self.dir == Dir::Down || found < known * (1.0 + SAME))
+        if let Some(slope) = self.estimate(from, around)
+            && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
+            && queue > around.rise + around.wander
+            && self.stands(queue, &slope.known, around)
         {
-            self.learn(found, around.now);
+            self.learn(slope.known, around.now);
         }
         Found::Changed(Reason::Draining {
             dir: self.dir,
@@ -541,56 +545,71 @@ impl Way {
         if self.used(capacity, around) < FULL {
             return Found::Nothing;
         }
-        let first = self.first_step(around.now);
-        let level = capacity * (1.0 + first);
+        let first = self.first_step(around);
         self.phase = Phase::Try {
-            level,
+            level: capacity * (1.0 + first),
             step: (first * GROWTH).min(LONGEST_STEP),
-            next: around.now + self.hold(around),
+            since: around.now,
             before: capacity,
         };
         Found::Changed(Reason::Trying { dir: self.dir })
     }
 
-    fn try_more(&mut self, level: f64, step: f64, before: f64, around: &Around) -> Found {
-        // Not yet told apart from a queue.
-        if !self.run.is_empty() {
-            return Found::Nothing;
-        }
-        let reached = self.throughput(around);
+    /// A step is good as soon as the queue that it would have made would have been seen.
+    fn try_more(
+        &mut self,
+        level: f64,
+        step: f64,
+        since: f64,
+        before: f64,
+        around: &Around,
+    ) -> Found {
+        let capacity = self.capacity.map_or(level, |c| c.0);
         if self.is_restless(around.now) {
-            let proven = reached.max(before);
-            self.capacity = Some((self.bounded(proven), around.now));
+            if around.now < since + self.hold(around) {
+                return Found::Nothing;
+            }
+            let proven = self.throughput(around).max(capacity);
+            self.proven(proven, around);
             self.phase = Phase::Try {
                 level: proven * (1.0 + FREE),
                 step,
-                next: around.now + self.hold(around),
+                since: around.now,
                 before: proven,
             };
             return Found::Changed(Reason::Following { dir: self.dir });
         }
-        if reached < FULL * level {
-            // Nobody wants more now. What went through without a queue is proven.
-            let proven = reached.max(before);
-            if proven > before * (1.0 + SAME) {
-                self.changed(Some(before), proven, around.now);
-                self.patience = PATIENCE[0];
-            }
-            self.capacity = Some((self.bounded(proven), around.now));
-            self.phase = Phase::Steady;
-            self.next_try =
-                around.now + 0.5 * self.patience * (1.0 - self.restless(around.now)).powi(2);
-            return Found::Changed(Reason::Proven { dir: self.dir });
-        }
-        let higher = level * (1.0 + step);
-        self.capacity = Some((self.bounded(level / (1.0 + step / GROWTH)), around.now));
-        self.phase = Phase::Try {
-            level: higher,
-            step: (step * GROWTH).min(LONGEST_STEP),
-            next: around.now + self.hold(around),
-            before,
+        // What an answer that comes now can know of.
+        let known = around.now - around.rtt - around.pace;
+        let time = known - since;
+        let Some(bytes) = self.meter.between(since, known).filter(|_| time > 0.0) else {
+            return Found::Nothing;
         };
-        Found::Changed(Reason::Trying { dir: self.dir })
+        let reached = bytes / time;
+        let shown = around.rise + around.packet / capacity;
+        if bytes / capacity - time > shown {
+            self.proven(reached, around);
+            self.phase = Phase::Try {
+                level: reached.max(level) * (1.0 + step),
+                step: (step * GROWTH).min(LONGEST_STEP),
+                since: around.now,
+                before,
+            };
+            return Found::Changed(Reason::Trying { dir: self.dir });
+        }
+        let due = shown / (level / capacity - 1.0).max(STEP);
+        let wanted = time < self.hold(around) || self.throughput(around) > FULL * level;
+        if time < 2.0 * due + 2.0 * around.rtt && wanted {
+            return Found::Nothing;
+        }
+        // Nobody wants more now.
+        if capacity > before * (1.0 + SAME) {
+            self.changed(Some(before), capacity, around.now);
+            self.patience = PATIENCE[0];
+        }
+        self.phase = Phase::Steady;
+        self.next_try = around.now + 0.5 * self.patience * (1.0 - self.restless(around.now)).powi(2);
+        Found::Changed(Reason::Proven { dir: self.dir })
     }
 }
 

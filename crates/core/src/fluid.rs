@@ -279,8 +279,10 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                 queue[i] = side.buffer;
                 sender.lose(t, felt, queue[i] / capacity);
             }
-            if set < f64::MAX && own[i] > (TARGET * set).max(2.0 * packet) {
-                own[i] = own[i].min(0.1 * set);
+            // Of each flow a packet may wait.
+            let turns = packet * (sender.flows + 1.0);
+            if set < f64::MAX && own[i] > (TARGET * set).max(turns) {
+                own[i] = own[i].min((0.1 * set).max(turns));
                 sender.lose(t, felt, SIGNALLED);
             }
             // Judging.

@@ -13,6 +13,8 @@ use super::way::Dir;
 const PACKETS: f64 = 8.0;
 /// And at least over so long, s.
 const SPAN: f64 = 0.030;
+/// What may be further off than this says nothing, as a share.
+const WORST: f64 = 0.2;
 /// A queue is looked back at so far, s, or over so many probes.
 const LOOK_BACK: f64 = 0.6;
 const LOOK_BACK_PROBES: f64 = 8.0;
@@ -161,11 +163,9 @@ fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<Slope> {
     let capacity = spread / both;
     let (first, last) = (points.first()?, points.last()?);
     let moved = (last.2 - first.2).abs();
-    Some(Slope {
-        known: Known {
-            capacity,
-            error: noise * capacity / spread.sqrt(),
-        },
+    let error = noise * capacity / spread.sqrt();
+    (error < WORST).then_some(Slope {
+        known: Known { capacity, error },
         level: moved < (LEVEL * (last.0 - first.0)).max(2.0 * noise),
     })
 }

@@ -16,10 +16,13 @@ use super::slope::{Known, Point, Run, SAME, Slope};
 
 /// Never cut below this share of the capacity: flows must go on to be heard.
 const DEEPEST: f64 = 0.3;
+/// Or below this while a queue is longer than [`LONG`], s: what waits there keeps them going.
+const DEEPER: f64 = 0.1;
+const LONG: f64 = 0.25;
 /// A queue as long as this is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
-/// First step of a try upwards, and how steps grow.
-const STEP: f64 = 0.01;
+/// First step of a try upwards, of which the headroom takes half, and how steps grow.
+const STEP: f64 = 0.02;
 const GROWTH: f64 = 1.6;
 const LONGEST_STEP: f64 = 0.25;
 /// Between tries: at least, at most while the line was seen to change of late, at most at all.
@@ -203,7 +206,8 @@ impl Way {
             Phase::Drain(_) => {
                 let queue = self.queue_now(around).unwrap_or(0.0) - self.kept(around.now);
                 let long = DRAIN.max(4.0 * around.packet / capacity);
-                (capacity, (1.0 - queue / long).clamp(DEEPEST, 1.0))
+                let deepest = if queue > LONG { DEEPER } else { DEEPEST };
+                (capacity, (1.0 - queue / long).clamp(deepest, 1.0))
             }
         })
     }
@@ -590,17 +594,36 @@ impl Way {
         if bytes / capacity - time > shown {
             self.proven(reached, around);
             self.phase = Phase::Try {
-                level: reached.max(level) * (1.0 + step),
+                level: level.max(reached * (1.0 + step)),
                 step: (step * GROWTH).min(LONGEST_STEP),
                 since: around.now,
                 before,
             };
             return Found::Changed(Reason::Trying { dir: self.dir });
         }
-        let due = shown / (level / capacity - 1.0).max(STEP);
-        let wanted = time < self.hold(around) || self.throughput(around) > FULL * level;
-        if time < 2.0 * due + 2.0 * around.rtt && wanted {
+        let due = 2.0 * shown / (level / capacity - 1.0).max(STEP) + 2.0 * around.rtt;
+        let passes = self.throughput(around);
+        let wanted = passes > FULL * level;
+        let wait = if passes > capacity {
+            // More than is known to, which will show.
+            due.max(SHOWN)
+        } else if wanted {
+            due
+        } else {
+            self.hold(around)
+        };
+        if time < wait {
             return Found::Nothing;
+        }
+        if wanted {
+            // The step was too small to show.
+            self.phase = Phase::Try {
+                level: level * (1.0 + step),
+                step: (step * GROWTH).min(LONGEST_STEP),
+                since: around.now,
+                before,
+            };
+            return Found::Changed(Reason::Trying { dir: self.dir });
         }
         // Nobody wants more now.
         if capacity > before * (1.0 + SAME) {

@@ -45,6 +45,8 @@ const CALM: f64 = 0.3;
 const LINGER: f64 = 1.0;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
+/// So often a queue is looked for in the other direction before it is thought to be nobody's.
+const TURNS: u32 = 3;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
 /// Rates are raised at most this often; cuts are made at once.
@@ -149,6 +151,13 @@ pub enum Reason {
         /// In this direction.
         dir: Dir,
     },
+    /// The delay did not follow what was done about it; the other direction is looked at.
+    Elsewhere {
+        /// Suspected in this direction.
+        dir: Dir,
+        /// So much of it.
+        queue_ms: f64,
+    },
     /// The delay did not follow what was done about it.
     NotOurs {
         /// Suspected in this direction.
@@ -192,6 +201,11 @@ impl fmt::Display for Reason {
             Reason::Proven { dir } => {
                 write!(f, "{}: so much went through without a queue", word(dir))
             }
+            Reason::Elsewhere { dir, queue_ms } => write!(
+                f,
+                "{}: {queue_ms:.1} ms of queue did not follow a cut, so they are not here",
+                word(dir)
+            ),
             Reason::NotOurs { dir, queue_ms } => write!(
                 f,
                 "{}: {queue_ms:.1} ms more stay whatever we send: another route, or somebody else's load",
@@ -299,6 +313,8 @@ pub struct Controller {
     offsets: Option<(f64, f64)>,
     /// By how much more the way there takes than the way back, compared with then, s.
     more: f64,
+    /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
+    blamed: Option<(usize, u32)>,
     pace: f64,
     /// Latest traffic worth the name.
     loaded: f64,
@@ -349,6 +365,7 @@ impl Controller {
             base: Base::default(),
             offsets: None,
             more: 0.0,
+            blamed: None,
             pace: SLOW,
             loaded: f64::MIN,
             idle_since: None,
@@ -495,31 +512,50 @@ impl Controller {
             let up = (0.5 * (queue + self.more)).clamp(0.0, queue);
             return [up, queue - up];
         }
-        let up = self.suspect(now);
-        [
-            queue * f64::from(u8::from(up)),
-            queue * f64::from(u8::from(!up)),
-        ]
+        let blamed = match self.blamed {
+            Some((i, _)) if queue > 0.7 * rise => i,
+            _ => self.suspect(now),
+        };
+        if queue > rise {
+            self.blamed.get_or_insert((blamed, 0));
+        } else if queue < 0.7 * rise {
+            self.blamed = None;
+        }
+        let mut shares = [0.0; 2];
+        shares[blamed] = queue;
+        shares
     }
 
-    /// Whether a queue that nothing tells apart is rather in our own direction: that of the
-    /// direction that is just being tried or drained, or whose capacity is not known yet, or else
-    /// that is used the most.
-    fn suspect(&self, now: f64) -> bool {
-        let suspicion = |i: usize| {
-            let around = self.around(i, now);
-            let way = &self.ways[i];
-            let reached = way.throughput(&around);
-            match (way.phase, way.capacity) {
-                (Phase::Try { .. }, _) => 4.0,
-                (Phase::Drain(_), _) => 3.0,
-                (_, Some((c, _))) => reached / c,
-                // Acknowledgements of a download are no upload.
-                _ if reached < 0.125 * self.ways[1 - i].throughput(&around) => 0.0,
-                _ => 2.0 + reached * 1e-12,
-            }
+    /// Whether a queue can be in this direction at all.
+    fn in_use(&self, i: usize, now: f64) -> bool {
+        let taken = |i: usize| self.ways[i].throughput(&self.around(i, now));
+        match self.ways[i].capacity {
+            Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
+            // Acknowledgements are no load.
+            None => taken(i) > LOADED_RATE && taken(i) > 0.125 * taken(1 - i),
+        }
+    }
+
+    /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
+    /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
+    /// senders we do not hold. If that is wrong a cut will show it.
+    fn suspect(&self, now: f64) -> usize {
+        match [UP, DOWN].map(|i| self.in_use(i, now)) {
+            [true, false] => return UP,
+            [false, true] => return DOWN,
+            _ => {}
+        }
+        let suspicion = |i: usize| match (self.ways[i].phase, self.ways[i].capacity) {
+            (Phase::Try { .. }, _) => 4.0,
+            (Phase::Drain(_), _) => 3.0,
+            (_, None) => 2.0,
+            (_, Some((c, _))) => self.ways[i].throughput(&self.around(i, now)) / c,
         };
-        suspicion(UP) >= suspicion(DOWN)
+        if suspicion(UP) > suspicion(DOWN) {
+            UP
+        } else {
+            DOWN
+        }
     }
 
     fn look(&mut self, now: f64) {
@@ -533,11 +569,15 @@ impl Controller {
         for i in [UP, DOWN] {
             let around = self.around(i, now);
             // One direction at a time, so that it is known whose queue it is.
-            let busy = matches!(self.ways[1 - i].phase, Phase::Try { .. } | Phase::Drain(_));
-            match self.ways[i].decide(&around, !busy) {
+            let other = &self.ways[1 - i];
+            let busy = matches!(other.phase, Phase::Try { .. } | Phase::Drain(_));
+            self.ways[i].sure = self.offsets.is_some() || !self.in_use(1 - i, now);
+            let unknown = !self.ways[i].sure && self.ways[1 - i].capacity.is_none();
+            match self.ways[i].decide(&around, !busy && !unknown) {
                 Found::Nothing => {}
+                Found::NotHere(queue) if self.turn(i, queue) => {}
                 Found::Changed(why) => self.why = why,
-                Found::NotOurs(queue) => {
+                Found::NotHere(queue) => {
                     let base = self.base.value().unwrap_or(0.0) + queue;
                     self.base.move_to(base);
                     self.why = Reason::NotOurs {
@@ -548,6 +588,24 @@ impl Controller {
             }
         }
         self.apply(now);
+    }
+
+    /// The queue is not where it was looked for: perhaps it is in the other direction. False if it
+    /// was looked for often enough, or cannot be there.
+    fn turn(&mut self, i: usize, queue: f64) -> bool {
+        let Some((_, turns)) = self.blamed.filter(|_| !self.ways[i].sure) else {
+            return false;
+        };
+        self.blamed = Some((1 - i, turns + 1));
+        if turns >= TURNS {
+            self.blamed = None;
+            return false;
+        }
+        self.why = Reason::Elsewhere {
+            dir: self.ways[i].dir,
+            queue_ms: queue * 1e3,
+        };
+        true
     }
 
     fn slack(&self, i: usize, now: f64) -> f64 {

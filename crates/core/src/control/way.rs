@@ -109,8 +109,10 @@ pub(super) struct Drain {
     since: f64,
     /// The queue then.
     queue: f64,
-    /// The capacity before this queue.
-    before: Option<f64>,
+    /// What was known before this queue.
+    before: Option<Known>,
+    /// It followed a cut, so it is here.
+    followed: bool,
     /// What the line was thought to carry then.
     capacity: f64,
     /// Cuts that did not shorten it.
@@ -124,8 +126,8 @@ pub(super) enum Found {
     Nothing,
     /// Rates change, for this reason.
     Changed(Reason),
-    /// The delay does not follow: so much of it is not ours.
-    NotOurs(f64),
+    /// The delay does not follow: so much of it is not in this direction.
+    NotHere(f64),
 }
 
 /// One direction.
@@ -155,6 +157,8 @@ pub(super) struct Way {
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
     unrest: (f64, f64),
+    /// A queue is known to be in this direction.
+    pub sure: bool,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -179,6 +183,7 @@ impl Way {
             changed: f64::MIN,
             first: f64::MIN,
             unrest: (0.0, 0.0),
+            sure: true,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -386,7 +391,7 @@ impl Way {
     }
 
     /// Whether a queue can be ours at all.
-    fn is_loaded(&self, around: &Around) -> bool {
+    pub(super) fn is_loaded(&self, around: &Around) -> bool {
         let Some((capacity, _)) = self.capacity else {
             return true;
         };
@@ -431,15 +436,16 @@ impl Way {
                 found.capacity = found.capacity.min(k.capacity);
             }
         }
-        let before = match self.phase {
-            Phase::Try { before, .. } => Some(before),
-            _ => known.map(|k| k.capacity),
+        // What may be elsewhere must follow a cut before anything is learned from it.
+        let learns = match known {
+            None => true,
+            Some(k) => self.sure || found.capacity > (1.0 - SAME) * k.capacity,
         };
-        if known.is_none() || queue > around.rise + around.wander {
+        if known.is_none() || learns && queue > around.rise + around.wander {
             self.learn(found, around.now);
         }
         let capacity = self.capacity.map_or(found.capacity, |c| c.0);
-        if let (Phase::Try { .. }, Some(before)) = (self.phase, before) {
+        if let Phase::Try { before, .. } = self.phase {
             // The try ended where it began: the line is what it was.
             self.patience = if (capacity / before - 1.0).abs() < SAME {
                 (2.0 * self.patience).min(self.longest_patience(around.now))
@@ -455,7 +461,8 @@ impl Way {
             cut: around.now,
             since: around.now,
             queue,
-            before,
+            before: known,
+            followed: self.sure,
             capacity,
             failures: 0,
         });
@@ -480,14 +487,11 @@ impl Way {
             {
                 if queue > drain.queue - 0.25 * expected {
                     drain.failures += 1;
-                    if drain.failures >= 3 {
-                        if let Some(before) = drain.before {
-                            self.proven(before, around);
-                        }
-                        self.run.clear();
-                        let _ = self.drained(around);
-                        return Found::NotOurs(queue);
+                    if drain.failures >= if self.sure { 3 } else { 1 } {
+                        return self.not_here(&drain, queue, around);
                     }
+                } else {
+                    drain.followed = true;
                 }
                 drain.since = around.now;
                 drain.queue = queue;
@@ -503,6 +507,7 @@ impl Way {
         if let Some(slope) = self.estimate(from, around)
             && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
             && queue > around.rise + around.wander
+            && (drain.followed || slope.known.capacity > (1.0 - SAME) * known)
             && self.stands(queue, &slope.known, around)
         {
             self.learn(slope.known, around.now);
@@ -511,6 +516,25 @@ impl Way {
             dir: self.dir,
             queue_ms: queue * 1e3,
         })
+    }
+
+    /// What was learned of a queue that turned out not to be here is forgotten.
+    fn not_here(&mut self, drain: &Drain, queue: f64, around: &Around) -> Found {
+        self.run.clear();
+        self.prior = None;
+        let _ = self.drained(around);
+        match drain.before {
+            Some(before) => {
+                self.capacity = Some((before.capacity, around.now));
+                self.error = before.error;
+            }
+            None if !self.sure && !drain.followed => {
+                self.capacity = None;
+                self.phase = Phase::Open;
+            }
+            None => {}
+        }
+        Found::NotHere(queue)
     }
 
     /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck

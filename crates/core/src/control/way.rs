@@ -479,8 +479,11 @@ impl Way {
             return self.drained(around);
         }
         let left = self.latest.map_or(0.0, |p| p.left);
-        // Answers that know of the cut.
-        if left > drain.since + 2.0 * around.pace {
+        // Answers that know of the cut. Before them the queue may still grow.
+        if left <= drain.since {
+            drain.queue = queue;
+            self.phase = Phase::Drain(drain);
+        } else if left > drain.since + 2.0 * around.pace {
             let expected = self.expected_fall(&drain, left);
             if expected > (2.0 * around.rise).max(0.5 * drain.queue)
                 && around.now - drain.since > until_heard

@@ -45,8 +45,8 @@ const CALM: f64 = 0.3;
 const LINGER: f64 = 1.0;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
-/// So often a queue is looked for in the other direction before it is thought to be nobody's.
-const TURNS: u32 = 3;
+/// After so many looks in the wrong direction both are cut.
+const TURNS: u32 = 2;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
 /// Rates are raised at most this often; cuts are made at once.
@@ -521,6 +521,9 @@ impl Controller {
         } else if queue < 0.7 * rise {
             self.blamed = None;
         }
+        if self.blamed.is_some_and(|b| b.1 >= TURNS) {
+            return [queue, queue];
+        }
         let mut shares = [0.0; 2];
         shares[blamed] = queue;
         shares
@@ -566,14 +569,22 @@ impl Controller {
         if self.deaf {
             return;
         }
-        for i in [UP, DOWN] {
+        // Who waited longer tries first.
+        let first = usize::from(self.ways[DOWN].next_try < self.ways[UP].next_try);
+        for i in [first, 1 - first] {
             let around = self.around(i, now);
             // One direction at a time, so that it is known whose queue it is.
             let other = &self.ways[1 - i];
             let busy = matches!(other.phase, Phase::Try { .. } | Phase::Drain(_));
-            self.ways[i].sure = self.offsets.is_some() || !self.in_use(1 - i, now);
-            let unknown = !self.ways[i].sure && self.ways[1 - i].capacity.is_none();
-            match self.ways[i].decide(&around, !busy && !unknown) {
+            let way = &mut self.ways[i];
+            way.shared = self.blamed.is_some_and(|b| b.1 >= TURNS);
+            if self.blamed.is_some_and(|b| b.0 != i) {
+                way.rest(now);
+            }
+            let sure = self.offsets.is_some() || !self.in_use(1 - i, now);
+            self.ways[i].sure = sure;
+            let unknown = !sure && self.ways[1 - i].capacity.is_none();
+            match self.ways[i].decide(&around, !busy && !unknown && self.blamed.is_none()) {
                 Found::Nothing => {}
                 Found::NotHere(queue) if self.turn(i, queue) => {}
                 Found::Changed(why) => self.why = why,
@@ -591,16 +602,12 @@ impl Controller {
     }
 
     /// The queue is not where it was looked for: perhaps it is in the other direction. False if it
-    /// was looked for often enough, or cannot be there.
+    /// cannot be there.
     fn turn(&mut self, i: usize, queue: f64) -> bool {
-        let Some((_, turns)) = self.blamed.filter(|_| !self.ways[i].sure) else {
+        let Some((_, turns)) = self.blamed.filter(|b| !self.ways[i].sure && b.1 < TURNS) else {
             return false;
         };
         self.blamed = Some((1 - i, turns + 1));
-        if turns >= TURNS {
-            self.blamed = None;
-            return false;
-        }
         self.why = Reason::Elsewhere {
             dir: self.ways[i].dir,
             queue_ms: queue * 1e3,

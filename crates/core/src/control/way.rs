@@ -47,6 +47,8 @@ const FOLLOWS: f64 = 0.150;
 const VAGUE: f64 = 0.1;
 /// How far a guess from elsewhere, or an upper bound, may be off.
 const GUESSED: f64 = 0.3;
+/// Or what was learned from a queue that may have been elsewhere.
+const UNSURE: f64 = 0.05;
 /// No evidence is better than this: lines are not that even.
 const BEST: f64 = 0.01;
 /// A try shows a queue within about this time, s, if the line does not carry it.
@@ -113,7 +115,10 @@ pub(super) struct Drain {
     before: Option<Known>,
     /// It followed a cut, so it is here.
     followed: bool,
-    /// What the line was thought to carry then.
+    /// What it says if it is.
+    found: Option<Known>,
+    /// What the line was thought to carry at the cut, and then.
+    at_cut: f64,
     capacity: f64,
     /// Cuts that did not shorten it.
     failures: u32,
@@ -149,7 +154,7 @@ pub(super) struct Way {
     /// No queue since.
     quiet: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
-    next_try: f64,
+    pub next_try: f64,
     patience: f64,
     /// The capacity was found to be another one at this time.
     changed: f64,
@@ -159,6 +164,8 @@ pub(super) struct Way {
     unrest: (f64, f64),
     /// A queue is known to be in this direction.
     pub sure: bool,
+    /// It may be in either, and both are cut.
+    pub shared: bool,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -184,6 +191,7 @@ impl Way {
             first: f64::MIN,
             unrest: (0.0, 0.0),
             sure: true,
+            shared: false,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -280,6 +288,10 @@ impl Way {
             capacity: self.bounded(found.capacity),
             error: found.error.max(BEST),
         };
+        let found = Known {
+            error: if self.sure { found.error } else { found.error.max(UNSURE) },
+            ..found
+        };
         let value = match self.prior {
             Some(prior) if prior.agrees(&found) => prior.with(&found),
             _ => found,
@@ -335,7 +347,7 @@ impl Way {
         if self.is_restless(around.now) {
             FREE
         } else {
-            let shows = (around.rise / SHOWN).min(0.1);
+            let shows = (around.rise / SHOWN).max(self.error).min(0.1);
             shows.max(STEP) + 0.1 * self.restless(around.now)
         }
     }
@@ -463,7 +475,12 @@ impl Way {
             queue,
             before: known,
             followed: self.sure,
-            capacity,
+            found: None,
+            at_cut: capacity,
+            capacity: match self.dir {
+                Dir::Down if !self.sure => capacity.min(self.throughput(around)),
+                _ => capacity,
+            },
             failures: 0,
         });
         Found::Changed(Reason::Queue {
@@ -476,6 +493,9 @@ impl Way {
         let queue = self.latest.map_or(0.0, |p| p.queue);
         let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
         if self.run.is_empty() || queue < self.kept(around.now) {
+            if let Some(found) = drain.found.filter(|_| !self.shared) {
+                self.learn(found, around.now);
+            }
             return self.drained(around);
         }
         let left = self.latest.map_or(0.0, |p| p.left);
@@ -485,20 +505,24 @@ impl Way {
             self.phase = Phase::Drain(drain);
         } else if left > drain.since + 2.0 * around.pace {
             let expected = self.expected_fall(&drain, left);
-            if expected > (2.0 * around.rise).max(0.5 * drain.queue)
-                && around.now - drain.since > until_heard
-            {
-                if queue > drain.queue - 0.25 * expected {
+            let heard = around.now - drain.since > until_heard;
+            if self.contradicts(queue, expected, &drain, around) {
+                return self.not_here(&drain, queue, around);
+            }
+            if heard && expected > (2.0 * around.rise).max(0.5 * drain.queue) {
+                let fell = (drain.queue - queue) / expected;
+                drain.followed = self.sure || fell > 0.5;
+                if fell < 0.25 {
                     drain.failures += 1;
-                    if drain.failures >= if self.sure { 3 } else { 1 } {
+                    if drain.failures >= if self.sure || self.shared { 3 } else { 1 } {
                         return self.not_here(&drain, queue, around);
                     }
-                } else {
-                    drain.followed = true;
                 }
                 drain.since = around.now;
                 drain.queue = queue;
-                drain.capacity = self.capacity.map_or(drain.capacity, |c| c.0);
+                if self.sure || self.dir == Dir::Up {
+                    drain.capacity = self.capacity.map_or(drain.capacity, |c| c.0);
+                }
                 self.phase = Phase::Drain(drain);
             }
         }
@@ -510,15 +534,26 @@ impl Way {
         if let Some(slope) = self.estimate(from, around)
             && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
             && queue > around.rise + around.wander
-            && (drain.followed || slope.known.capacity > (1.0 - SAME) * known)
             && self.stands(queue, &slope.known, around)
         {
-            self.learn(slope.known, around.now);
+            if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {
+                self.learn(slope.known, around.now);
+            } else if let Phase::Drain(drain) = &mut self.phase {
+                drain.found = Some(slope.known);
+            }
         }
         Found::Changed(Reason::Draining {
             dir: self.dir,
             queue_ms: queue * 1e3,
         })
+    }
+
+    /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and
+    /// there still is a queue, it is elsewhere.
+    fn contradicts(&self, queue: f64, expected: f64, drain: &Drain, around: &Around) -> bool {
+        let least = (2.0 * around.rise).max(0.15 * (around.now - drain.since));
+        let one = self.dir == Dir::Down && !self.sure && !self.shared;
+        one && expected > least && queue > 1.5 * around.rise
     }
 
     /// What was learned of a queue that turned out not to be here is forgotten.
@@ -547,6 +582,14 @@ impl Way {
         match self.meter.between(drain.since, left) {
             Some(bytes) => (time - bytes / drain.capacity).max(0.0),
             None => 0.0,
+        }
+    }
+
+    /// Somewhere is a queue that may come from a try.
+    pub(super) fn rest(&mut self, now: f64) {
+        if let Phase::Try { .. } = self.phase {
+            self.phase = Phase::Steady;
+            self.next_try = now + self.patience;
         }
     }
 

@@ -45,6 +45,8 @@ const CALM: f64 = 0.3;
 const LINGER: f64 = 1.0;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
+/// Acknowledgements take at most so much of what they acknowledge.
+const ACKNOWLEDGES: f64 = 0.0625;
 /// After so many looks in the wrong direction both are cut.
 const TURNS: u32 = 2;
 /// Without answers for so long there is no signal.
@@ -535,7 +537,7 @@ impl Controller {
         match self.ways[i].capacity {
             Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
             // Acknowledgements are no load.
-            None => taken(i) > LOADED_RATE && taken(i) > 0.125 * taken(1 - i),
+            None => taken(i) > LOADED_RATE && taken(i) > ACKNOWLEDGES * taken(1 - i),
         }
     }
 

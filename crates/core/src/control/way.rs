@@ -318,7 +318,7 @@ impl Way {
         };
         let by = (found / before).ln().abs();
         // First looks are corrected, and small changes are no unrest.
-        if by > 0.1 && now - self.first > CORRECTED {
+        if self.sure && by > 0.1 && now - self.first > CORRECTED {
             let more = UNREST * by;
             self.unrest = ((self.restless(now) + more).min(1.0), now);
         }
@@ -475,7 +475,7 @@ impl Way {
             queue,
             before: known,
             followed: self.sure,
-            found: None,
+            found: (!learns).then_some(found),
             at_cut: capacity,
             capacity: match self.dir {
                 Dir::Down if !self.sure => capacity.min(self.throughput(around)),
@@ -538,7 +538,7 @@ impl Way {
         {
             if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {
                 self.learn(slope.known, around.now);
-            } else if let Phase::Drain(drain) = &mut self.phase {
+            } else if let (Dir::Up, Phase::Drain(drain)) = (self.dir, &mut self.phase) {
                 drain.found = Some(slope.known);
             }
         }

@@ -24,6 +24,8 @@ const MTU: u32 = 1500;
 const YIELD: f64 = 0.7;
 /// What waits there on average by then: CoDel bears more for an interval, s.
 const SIGNALLED: f64 = 0.020;
+/// How far above the capacity of a restless line the shaper for arrivals is.
+const DISTANT: f64 = 1.5;
 /// What waits in our shaper before it signals, s.
 const TARGET: f64 = 0.005;
 
@@ -227,16 +229,24 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                 None => *sender = Sender::default(),
                 _ => {}
             }
-            let set = shaped[i].map_or(f64::MAX, |s| {
-                let headroom = if i == 0 { 0.99 } else { 0.999 };
-                s.capacity.bps() as f64 / 8.0 * f64::from(s.permille) / 1000.0 * headroom
+            let wanted = shaped[i].map_or(f64::MAX, |s| {
+                s.capacity.bps() as f64 / 8.0 * f64::from(s.permille) / 1000.0
             });
+            let set = match shaped[i] {
+                _ if i == 0 => 0.99 * wanted,
+                // A distant net, as `run` sets it up.
+                Some(s) if s.restless => DISTANT * s.capacity.bps() as f64 / 8.0,
+                _ => 0.999 * wanted,
+            };
             let felt = rtt + queue[0] / capacities[0].max(1.0) + queue[1] / capacity + own[i] / set;
             if load.is_some() {
-                let limit = if i == 1 && scene.windows && set < f64::MAX {
-                    set * 0.998
-                } else {
-                    f64::MAX
+                let limit = match shaped[i] {
+                    Some(s) if i == 1 && scene.windows => {
+                        // Round trips may be a little longer before a window shrinks.
+                        let slack = rtt + f64::from(s.slack_us) * 1e-6;
+                        0.998 * wanted * (slack / felt).max(1.0)
+                    }
+                    _ => f64::MAX,
                 };
                 // A window closes over round trips.
                 let limit = limit.max(sent[i] * (1.0 - STEP / (2.0 * felt)));
@@ -291,7 +301,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                 j.passed += second * STEP;
                 j.possible += capacity * STEP;
                 j.queue += queue[i] / capacity * STEP;
-                if set < 0.5 * capacity {
+                if wanted < 0.5 * capacity {
                     starved[i] += STEP;
                 } else {
                     starved[i] = 0.0;

@@ -39,6 +39,8 @@ const FOLLOWED: f64 = 0.3;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
 /// and is there to be sent when it carries more.
 const KEPT: f64 = 0.025;
+/// Its probes are looked back at so far, s.
+const RECENT: f64 = 0.2;
 /// How far beyond what passes such a line is opened while no queue stands.
 const FREE: f64 = 0.35;
 /// A kept queue that is too short or too long is made right within this, s.
@@ -230,7 +232,7 @@ impl Way {
         self.latest = Some(p);
         if p.queue > around.rise {
             if self.run.is_empty() {
-                self.prior = self.known();
+                self.prior = self.known().filter(|_| !self.is_restless(around.now));
             }
             self.run.push(p, around.pace);
             self.quiet = around.now;
@@ -251,6 +253,13 @@ impl Way {
 
     /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
     fn estimate(&self, from: f64, around: &Around) -> Option<Slope> {
+        // On a line that never settles what was some time ago says nothing.
+        let recent = if self.is_restless(around.now) {
+            self.latest.map_or(f64::MIN, |p| p.left - RECENT)
+        } else {
+            f64::MIN
+        };
+        let from = from.max(recent);
         self.run
             .slope(&self.meter, from, around.noise, around.pace, around.packet)
     }
@@ -453,7 +462,8 @@ impl Way {
             None => true,
             Some(k) => self.sure || found.capacity > (1.0 - SAME) * k.capacity,
         };
-        if known.is_none() || learns && queue > around.rise + around.wander {
+        let clear = queue > around.rise + around.wander || self.is_restless(around.now);
+        if known.is_none() || learns && clear {
             self.learn(found, around.now);
         }
         let capacity = self.capacity.map_or(found.capacity, |c| c.0);
@@ -465,7 +475,7 @@ impl Way {
                 PATIENCE[0]
             };
         }
-        if self.dir == Dir::Up {
+        if self.dir == Dir::Up && !self.is_restless(around.now) {
             // From now on only probes behind the cut count.
             self.prior = self.known();
         }
@@ -533,7 +543,7 @@ impl Way {
         let known = self.capacity.map_or(f64::MAX, |c| c.0);
         if let Some(slope) = self.estimate(from, around)
             && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
-            && queue > around.rise + around.wander
+            && (queue > around.rise + around.wander || self.is_restless(around.now))
             && self.stands(queue, &slope.known, around)
         {
             if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {

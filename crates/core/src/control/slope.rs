@@ -18,6 +18,10 @@ const WORST: f64 = 0.2;
 /// A queue is looked back at so far, s, or over so many probes.
 const LOOK_BACK: f64 = 0.6;
 const LOOK_BACK_PROBES: f64 = 8.0;
+/// So many probes that all wait for more than this share of what a queue is are one too: what
+/// lines do by themselves does not last.
+const VAGUE: usize = 16;
+const VAGUELY: f64 = 0.35;
 /// Estimates this close say the same, as shares; or else this many standard errors.
 pub(super) const SAME: f64 = 0.04;
 pub(super) const ERRORS: f64 = 2.5;
@@ -74,6 +78,10 @@ pub(super) struct Slope {
 pub(super) struct Run {
     dir: Dir,
     points: VecDeque<Point>,
+    /// Each alone may be noise.
+    vague: VecDeque<Point>,
+    /// It began with [`VAGUE`] of these.
+    persistent: bool,
 }
 
 impl Run {
@@ -81,6 +89,8 @@ impl Run {
         Run {
             dir,
             points: VecDeque::new(),
+            vague: VecDeque::new(),
+            persistent: false,
         }
     }
 
@@ -94,14 +104,39 @@ impl Run {
 
     pub(super) fn clear(&mut self) {
         self.points.clear();
+        self.persistent = false;
     }
 
-    pub(super) fn push(&mut self, p: Point, pace: f64) {
-        self.points.push_back(p);
+    /// No single probe shows it, all of them do.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// A probe; a queue is what is longer than `rise`, or what lasts where the line is still
+    /// `open`. True if one stands.
+    pub(super) fn push(&mut self, p: Point, rise: f64, pace: f64, open: bool) -> bool {
+        if p.queue < VAGUELY * rise {
+            self.vague.clear();
+        } else {
+            self.vague.push_back(p);
+            if self.vague.len() > VAGUE {
+                self.vague.pop_front();
+            }
+        }
+        let ends = if self.persistent { VAGUELY } else { 0.7 };
+        if p.queue < ends * rise {
+            self.clear();
+        } else if p.queue > rise || self.persistent && !self.is_empty() {
+            self.points.push_back(p);
+        } else if open && self.is_empty() && self.vague.len() >= VAGUE {
+            self.points.clone_from(&self.vague);
+            self.persistent = true;
+        }
         let long = LOOK_BACK.max(LOOK_BACK_PROBES * pace);
         while self.points.front().is_some_and(|f| p.came - f.came > long) {
             self.points.pop_front();
         }
+        p.queue > rise || self.persistent
     }
 
     /// When a probe left the bottleneck, and up to when bytes are counted that left before it:

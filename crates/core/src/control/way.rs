@@ -230,17 +230,17 @@ impl Way {
     /// A probe came back.
     pub(super) fn observe(&mut self, p: Point, around: &Around) {
         self.latest = Some(p);
-        if p.queue > around.rise {
-            if self.run.is_empty() {
-                self.prior = self.known().filter(|_| !self.is_restless(around.now));
+        let prior = self.known().filter(|_| !self.is_restless(around.now));
+        let began = self.run.is_empty();
+        let open = self.phase == Phase::Open;
+        if self.run.push(p, around.rise, around.pace, open) {
+            if began {
+                self.prior = prior;
             }
-            self.run.push(p, around.pace);
             self.quiet = around.now;
-            if self.phase == Phase::Open {
+            if open {
                 self.unshaped_queue = self.unshaped_queue.max(p.queue);
             }
-        } else if p.queue < 0.7 * around.rise {
-            self.run.clear();
         }
     }
 
@@ -425,12 +425,19 @@ impl Way {
         self.used(capacity, around) >= least
     }
 
+    /// Whether a queue is beyond doubt.
+    fn is_clear(&self, queue: f64, around: &Around) -> bool {
+        let wanders = self.is_restless(around.now) || self.run.is_persistent();
+        wanders || queue > around.rise + around.wander
+    }
+
     /// Whether a queue is long enough to be one. A packet in front of the probe is none, and on a
     /// slow line it takes long. A line that became slower shows it by a queue that grows fast; what
     /// passes between two bursts is less than it carries.
     fn stands(&self, queue: f64, found: &Known, around: &Around) -> bool {
         let least = match self.capacity {
             None if found.error > VAGUE => return false,
+            _ if self.run.is_persistent() => 0.0,
             None => around.rise + around.wander,
             Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
                 (around.rise + 2.0 * around.wander).max(0.004)
@@ -462,8 +469,7 @@ impl Way {
             None => true,
             Some(k) => self.sure || found.capacity > (1.0 - SAME) * k.capacity,
         };
-        let clear = queue > around.rise + around.wander || self.is_restless(around.now);
-        if known.is_none() || learns && clear {
+        if known.is_none() || learns && self.is_clear(queue, around) {
             self.learn(found, around.now);
         }
         let capacity = self.capacity.map_or(found.capacity, |c| c.0);
@@ -543,7 +549,7 @@ impl Way {
         let known = self.capacity.map_or(f64::MAX, |c| c.0);
         if let Some(slope) = self.estimate(from, around)
             && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
-            && (queue > around.rise + around.wander || self.is_restless(around.now))
+            && self.is_clear(queue, around)
             && self.stands(queue, &slope.known, around)
         {
             if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {
@@ -682,7 +688,7 @@ impl Way {
             return Found::Changed(Reason::Trying { dir: self.dir });
         }
         let due = 2.0 * shown / (level / capacity - 1.0).max(STEP) + 2.0 * around.rtt;
-        let passes = self.throughput(around);
+        let passes = self.throughput(around).max(reached);
         let wanted = passes > FULL * level;
         let wait = if passes > capacity {
             // More than is known to, which will show.

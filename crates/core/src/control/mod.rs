@@ -12,12 +12,13 @@
 //! on the line), fairness between flows.
 
 mod base;
+mod blame;
 mod meter;
+mod said;
 mod slope;
 mod way;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ use base::Base;
 use slope::Point;
 use way::{Around, Found, Phase, Way};
 
+pub use said::{Notice, Reason};
 pub use way::Dir;
 
 /// Between probes while the line is loaded, at least.
@@ -45,10 +47,6 @@ const CALM: f64 = 0.3;
 const LINGER: f64 = 1.0;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
-/// Acknowledgements take at most so much of what they acknowledge.
-const ACKNOWLEDGES: f64 = 0.0625;
-/// After so many looks in the wrong direction both are cut.
-const TURNS: u32 = 2;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
 /// Rates are raised at most this often; cuts are made at once.
@@ -113,110 +111,6 @@ pub struct Counted {
     pub down: f64,
 }
 
-/// Why rates change.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Reason {
-    /// Told beforehand, or learned before.
-    Guess,
-    /// A queue stands at the bottleneck.
-    Queue {
-        /// In this direction.
-        dir: Dir,
-        /// So long.
-        queue_ms: f64,
-    },
-    /// It is going.
-    Draining {
-        /// In this direction.
-        dir: Dir,
-        /// So long still.
-        queue_ms: f64,
-    },
-    /// It has gone.
-    Drained {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// Used to the full without a queue: perhaps there is more.
-    Trying {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// The line never settles: a short queue shows what it carries.
-    Following {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// So much went through without a queue.
-    Proven {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// The delay did not follow what was done about it; the other direction is looked at.
-    Elsewhere {
-        /// Suspected in this direction.
-        dir: Dir,
-        /// So much of it.
-        queue_ms: f64,
-    },
-    /// The delay did not follow what was done about it.
-    NotOurs {
-        /// Suspected in this direction.
-        dir: Dir,
-        /// So much of it.
-        queue_ms: f64,
-    },
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |d: &Dir| match d {
-            Dir::Up => "upload",
-            Dir::Down => "download",
-        };
-        match self {
-            Reason::Guess => write!(f, "a first guess: told, or learned before"),
-            Reason::Queue { dir, queue_ms } => write!(
-                f,
-                "{}: a queue of {queue_ms:.1} ms stands at the bottleneck, which shows what it carries",
-                word(dir)
-            ),
-            Reason::Draining { dir, queue_ms } => {
-                write!(
-                    f,
-                    "{}: {queue_ms:.1} ms of queue are left to drain",
-                    word(dir)
-                )
-            }
-            Reason::Drained { dir } => write!(f, "{}: the queue has gone", word(dir)),
-            Reason::Trying { dir } => write!(
-                f,
-                "{}: used to the full without a queue; trying whether there is more",
-                word(dir)
-            ),
-            Reason::Following { dir } => write!(
-                f,
-                "{}: the line never settles; a short queue shows what it carries",
-                word(dir)
-            ),
-            Reason::Proven { dir } => {
-                write!(f, "{}: so much went through without a queue", word(dir))
-            }
-            Reason::Elsewhere { dir, queue_ms } => write!(
-                f,
-                "{}: {queue_ms:.1} ms of queue did not follow a cut, so they are not here",
-                word(dir)
-            ),
-            Reason::NotOurs { dir, queue_ms } => write!(
-                f,
-                "{}: {queue_ms:.1} ms more stay whatever we send: another route, or somebody else's load",
-                word(dir)
-            ),
-        }
-    }
-}
-
 /// What one direction is to be shaped to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Target {
@@ -247,34 +141,6 @@ pub enum Action {
     Pace(Duration),
     /// Something a person may want to know; rates stay.
     Noticed(Notice),
-}
-
-/// Things that change no rate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Notice {
-    /// The round trip of the idle line became longer.
-    BaseRose {
-        /// To so much.
-        base_ms: f64,
-    },
-    /// No probe is answered any more.
-    Deaf,
-    /// They are again.
-    Hears,
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Notice::BaseRose { base_ms } => write!(
-                f,
-                "the idle line's round trip rose to {base_ms:.1} ms: another route, or somebody else's load"
-            ),
-            Notice::Deaf => write!(f, "no probe is answered any more: rates stay as they are"),
-            Notice::Hears => write!(f, "probes are answered again"),
-        }
-    }
 }
 
 /// The model, for people and programs.
@@ -397,7 +263,10 @@ impl Controller {
         let serial = |way: &Way| {
             let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
             let in_use = |c: &f64| taken > IDLE * c;
-            way.capacity.map(|c| c.0).filter(in_use).map_or(0.0, |c| packet / c)
+            way.capacity
+                .map(|c| c.0)
+                .filter(in_use)
+                .map_or(0.0, |c| packet / c)
         };
         let mut serial_all = serial(&self.ways[i]);
         if self.offsets.is_none() {
@@ -493,76 +362,6 @@ impl Controller {
         self.look(now);
     }
 
-    /// Whose queue it is: there, and back.
-    fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
-        let rise = self.around(UP, now).rise.max(self.around(DOWN, now).rise);
-        if let Some(w) = one_way {
-            let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
-            // Clocks drift: without a queue both differences are nought.
-            if queue < rise.min(0.0015) {
-                let soft = |old: f64, new: f64| old + 0.1 * (new - old);
-                self.offsets = Some((soft(there, w.there), soft(back, w.back)));
-            }
-            let more = (w.there - there) - (w.back - back);
-            // Stamps of whole ms say little about less, unless several are taken together.
-            let soft = if queue > 0.003 || more.abs() > 0.002 {
-                1.0
-            } else {
-                0.25
-            };
-            self.more += soft * (more - self.more);
-            let up = (0.5 * (queue + self.more)).clamp(0.0, queue);
-            return [up, queue - up];
-        }
-        let blamed = match self.blamed {
-            Some((i, _)) if queue > 0.7 * rise => i,
-            _ => self.suspect(now),
-        };
-        if queue > rise {
-            self.blamed.get_or_insert((blamed, 0));
-        } else if queue < 0.7 * rise {
-            self.blamed = None;
-        }
-        if self.blamed.is_some_and(|b| b.1 >= TURNS) {
-            return [queue, queue];
-        }
-        let mut shares = [0.0; 2];
-        shares[blamed] = queue;
-        shares
-    }
-
-    /// Whether a queue can be in this direction at all.
-    fn in_use(&self, i: usize, now: f64) -> bool {
-        let taken = |i: usize| self.ways[i].throughput(&self.around(i, now));
-        match self.ways[i].capacity {
-            Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
-            // Acknowledgements are no load.
-            None => taken(i) > LOADED_RATE && taken(i) > ACKNOWLEDGES * taken(1 - i),
-        }
-    }
-
-    /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
-    /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
-    /// senders we do not hold. If that is wrong a cut will show it.
-    fn suspect(&self, now: f64) -> usize {
-        match [UP, DOWN].map(|i| self.in_use(i, now)) {
-            [true, false] => return UP,
-            [false, true] => return DOWN,
-            _ => {}
-        }
-        let suspicion = |i: usize| match (self.ways[i].phase, self.ways[i].capacity) {
-            (Phase::Try { .. }, _) => 4.0,
-            (Phase::Drain(_), _) => 3.0,
-            (_, None) => 2.0,
-            (_, Some((c, _))) => self.ways[i].throughput(&self.around(i, now)) / c,
-        };
-        if suspicion(UP) > suspicion(DOWN) {
-            UP
-        } else {
-            DOWN
-        }
-    }
-
     fn look(&mut self, now: f64) {
         if self.heard.is_some_and(|h| now - h > DEAF) && !self.deaf {
             self.deaf = true;
@@ -579,7 +378,7 @@ impl Controller {
             let other = &self.ways[1 - i];
             let busy = matches!(other.phase, Phase::Try { .. } | Phase::Drain(_));
             let way = &mut self.ways[i];
-            way.shared = self.blamed.is_some_and(|b| b.1 >= TURNS);
+            way.shared = self.blamed.is_some_and(|b| b.1 >= blame::TURNS);
             if self.blamed.is_some_and(|b| b.0 != i) {
                 way.rest(now);
             }
@@ -589,6 +388,8 @@ impl Controller {
             match self.ways[i].decide(&around, !busy && !unknown && self.blamed.is_none()) {
                 Found::Nothing => {}
                 Found::NotHere(queue) if self.turn(i, queue) => {}
+                // Only what we send is known to be less at once.
+                Found::NotHere(_) if i == DOWN && !sure => self.blamed = None,
                 Found::Changed(why) => self.why = why,
                 Found::NotHere(queue) => {
                     let base = self.base.value().unwrap_or(0.0) + queue;
@@ -601,20 +402,6 @@ impl Controller {
             }
         }
         self.apply(now);
-    }
-
-    /// The queue is not where it was looked for: perhaps it is in the other direction. False if it
-    /// cannot be there.
-    fn turn(&mut self, i: usize, queue: f64) -> bool {
-        let Some((_, turns)) = self.blamed.filter(|b| !self.ways[i].sure && b.1 < TURNS) else {
-            return false;
-        };
-        self.blamed = Some((1 - i, turns + 1));
-        self.why = Reason::Elsewhere {
-            dir: self.ways[i].dir,
-            queue_ms: queue * 1e3,
-        };
-        true
     }
 
     fn slack(&self, i: usize, now: f64) -> f64 {

@@ -112,9 +112,9 @@ impl Run {
         self.persistent
     }
 
-    /// A probe; a queue is what is longer than `rise`, or what lasts where the line is still
-    /// `open`. True if one stands.
-    pub(super) fn push(&mut self, p: Point, rise: f64, pace: f64, open: bool) -> bool {
+    /// A probe; a queue is what is longer than `rise`, or what lasts where jitter may have
+    /// `hidden` it. True if one stands.
+    pub(super) fn push(&mut self, p: Point, rise: f64, pace: f64, hidden: bool) -> bool {
         if p.queue < VAGUELY * rise {
             self.vague.clear();
         } else {
@@ -128,7 +128,7 @@ impl Run {
             self.clear();
         } else if p.queue > rise || self.persistent && !self.is_empty() {
             self.points.push_back(p);
-        } else if open && self.is_empty() && self.vague.len() >= VAGUE {
+        } else if hidden && self.is_empty() && self.vague.len() >= VAGUE {
             self.points.clone_from(&self.vague);
             self.persistent = true;
         }
@@ -169,19 +169,23 @@ impl Run {
             }
         }
         let &(last, bytes, _) = all.last()?;
-        let enough = |p: &(f64, f64, f64)| {
-            last - p.0 >= SPAN.max(pace) && bytes - p.1 >= PACKETS * packet
-        };
+        let enough =
+            |p: &(f64, f64, f64)| last - p.0 >= SPAN.max(pace) && bytes - p.1 >= PACKETS * packet;
         // The shortest stretch that says something, and the longest: where they agree, the line
         // is what it was, and the longest is the most exact.
         let short = all.iter().rposition(enough)?;
         let short = fit(all.get(short..)?, noise)?;
         let long = fit(&all, noise)?;
-        Some(if short.known.agrees(&Known { error: 0.0, ..long.known }) {
-            long
-        } else {
-            short
-        })
+        Some(
+            if short.known.agrees(&Known {
+                error: 0.0,
+                ..long.known
+            }) {
+                long
+            } else {
+                short
+            },
+        )
     }
 }
 

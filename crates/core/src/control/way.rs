@@ -7,6 +7,9 @@
 //! line is tried upwards only where it is used to the full and no queue stands, by steps that
 //! grow until one stands. Non-goals: the delay of whom (`mod.rs`), packets.
 
+mod drain;
+mod tries;
+
 use super::Reason;
 use super::meter::Meter;
 use super::slope::{Known, Point, Run, SAME, Slope};
@@ -21,14 +24,8 @@ const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
 /// A queue as long as this is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
-/// First step of a try upwards, of which the headroom takes half, and how steps grow.
-const STEP: f64 = 0.02;
-const GROWTH: f64 = 1.6;
-const LONGEST_STEP: f64 = 0.25;
 /// Between tries: at least, at most while the line was seen to change of late, at most at all.
 const PATIENCE: [f64; 3] = [1.0, 2.0, 10.0];
-/// A line that changed within this time may change again.
-const RESTLESS: f64 = 60.0;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
 const UNREST: f64 = 0.7;
 const CALMS: f64 = 8.0;
@@ -36,25 +33,22 @@ const CALMS: f64 = 8.0;
 const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
 const FOLLOWED: f64 = 0.3;
+/// Or where idle delays wander by so much, s: as restless as this at least.
+const WANDERS: f64 = 0.012;
+const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
 /// and is there to be sent when it carries more.
 const KEPT: f64 = 0.025;
 /// Its probes are looked back at so far, s.
 const RECENT: f64 = 0.2;
-/// How far beyond what passes such a line is opened while no queue stands.
-const FREE: f64 = 0.35;
-/// A kept queue that is too short or too long is made right within this, s.
-const FOLLOWS: f64 = 0.150;
-/// A first estimate is not worse than this, as a share.
-const VAGUE: f64 = 0.1;
 /// How far a guess from elsewhere, or an upper bound, may be off.
 const GUESSED: f64 = 0.3;
 /// Or what was learned from a queue that may have been elsewhere.
 const UNSURE: f64 = 0.05;
 /// No evidence is better than this: lines are not that even.
 const BEST: f64 = 0.01;
-/// A try shows a queue within about this time, s, if the line does not carry it.
-const SHOWN: f64 = 1.0;
+/// Jitter hides queues from this on, s.
+const HIDES: f64 = 0.002;
 
 /// Which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -168,6 +162,10 @@ pub(super) struct Way {
     pub sure: bool,
     /// It may be in either, and both are cut.
     pub shared: bool,
+    /// Its delay changes by itself, as that of mobile lines.
+    wanders: bool,
+    /// So many queues in a row went that may have been elsewhere.
+    followed: u32,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -193,6 +191,8 @@ impl Way {
             first: f64::MIN,
             unrest: (0.0, 0.0),
             sure: true,
+            wanders: false,
+            followed: 0,
             shared: false,
             least: 8_000.0,
             most: f64::MAX,
@@ -230,10 +230,12 @@ impl Way {
     /// A probe came back.
     pub(super) fn observe(&mut self, p: Point, around: &Around) {
         self.latest = Some(p);
+        self.wanders = around.wander > WANDERS;
         let prior = self.known().filter(|_| !self.is_restless(around.now));
         let began = self.run.is_empty();
         let open = self.phase == Phase::Open;
-        if self.run.push(p, around.rise, around.pace, open) {
+        let hidden = open && around.wander > HIDES;
+        if self.run.push(p, around.rise, around.pace, hidden) {
             if began {
                 self.prior = prior;
             }
@@ -298,7 +300,11 @@ impl Way {
             error: found.error.max(BEST),
         };
         let found = Known {
-            error: if self.sure { found.error } else { found.error.max(UNSURE) },
+            error: if self.sure {
+                found.error
+            } else {
+                found.error.max(UNSURE)
+            },
             ..found
         };
         let value = match self.prior {
@@ -336,7 +342,8 @@ impl Way {
     /// How much the line changes, 0 to 1.
     fn restless(&self, now: f64) -> f64 {
         let (unrest, at) = self.unrest;
-        unrest * 0.5f64.powf((now - at).max(0.0) / CALMS)
+        let least = if self.wanders { WANDERING } else { 0.0 };
+        least.max(unrest * 0.5f64.powf((now - at).max(0.0) / CALMS))
     }
 
     /// Whether it is followed rather than settled on.
@@ -348,25 +355,6 @@ impl Way {
     pub(super) fn kept(&self, now: f64) -> f64 {
         let unrest = self.restless(now);
         KEPT * (unrest - FOLLOWED).max(0.0) / (1.0 - FOLLOWED)
-    }
-
-    /// The noisier the line, the larger the step that shows. On a line that never settles a queue
-    /// shows at once where it ends: no small steps.
-    fn first_step(&self, around: &Around) -> f64 {
-        if self.is_restless(around.now) {
-            FREE
-        } else {
-            let shows = (around.rise / SHOWN).max(self.error).min(0.1);
-            shows.max(STEP) + 0.1 * self.restless(around.now)
-        }
-    }
-
-    fn longest_patience(&self, now: f64) -> f64 {
-        if now - self.changed < RESTLESS {
-            PATIENCE[1]
-        } else {
-            PATIENCE[2]
-        }
     }
 
     /// Looks at what is known now; `may_try`: the other direction rests.
@@ -392,25 +380,6 @@ impl Way {
         }
     }
 
-    /// Keeps a short queue on a line that never settles: what it carries is known all the time.
-    fn follow(&mut self, queue: f64, kept: f64, around: &Around) -> Found {
-        let Some(Slope { known, .. }) = self.estimate(f64::MIN, around) else {
-            return Found::Nothing;
-        };
-        // What was known before says nothing of a line that never settles.
-        self.prior = None;
-        self.learn(known, around.now);
-        let found = known.capacity;
-        let more = ((kept - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
-        self.phase = Phase::Try {
-            level: found * (1.0 + more),
-            step: self.first_step(around) * GROWTH,
-            since: around.now,
-            before: found,
-        };
-        Found::Changed(Reason::Following { dir: self.dir })
-    }
-
     /// Whether a queue can be ours at all.
     pub(super) fn is_loaded(&self, around: &Around) -> bool {
         let Some((capacity, _)) = self.capacity else {
@@ -424,303 +393,4 @@ impl Way {
         };
         self.used(capacity, around) >= least
     }
-
-    /// Whether a queue is beyond doubt.
-    fn is_clear(&self, queue: f64, around: &Around) -> bool {
-        let wanders = self.is_restless(around.now) || self.run.is_persistent();
-        wanders || queue > around.rise + around.wander
-    }
-
-    /// Whether a queue is long enough to be one. A packet in front of the probe is none, and on a
-    /// slow line it takes long. A line that became slower shows it by a queue that grows fast; what
-    /// passes between two bursts is less than it carries.
-    fn stands(&self, queue: f64, found: &Known, around: &Around) -> bool {
-        let least = match self.capacity {
-            None if found.error > VAGUE => return false,
-            _ if self.run.is_persistent() => 0.0,
-            None => around.rise + around.wander,
-            Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
-                (around.rise + 2.0 * around.wander).max(0.004)
-            }
-            Some(_) => 0.0,
-        };
-        queue >= least.max(2.0 * around.packet / found.capacity)
-    }
-
-    fn congested(&mut self, around: &Around) -> Found {
-        let Some(slope) = self.estimate(f64::MIN, around) else {
-            return Found::Nothing;
-        };
-        let mut found = slope.known;
-        let known = self.known();
-        let queue = self.latest.map_or(0.0, |p| p.queue);
-        if !self.stands(queue, &found, around) {
-            return Found::Nothing;
-        }
-        if self.dir == Dir::Up && slope.level {
-            // We know what we sent, not what arrived: what a full buffer threw away is no evidence.
-            found.error = found.error.max(GUESSED);
-            if let Some(k) = known {
-                found.capacity = found.capacity.min(k.capacity);
-            }
-        }
-        // What may be elsewhere must follow a cut before anything is learned from it.
-        let learns = match known {
-            None => true,
-            Some(k) => self.sure || found.capacity > (1.0 - SAME) * k.capacity,
-        };
-        if known.is_none() || learns && self.is_clear(queue, around) {
-            self.learn(found, around.now);
-        }
-        let capacity = self.capacity.map_or(found.capacity, |c| c.0);
-        if let Phase::Try { before, .. } = self.phase {
-            // The try ended where it began: the line is what it was.
-            self.patience = if (capacity / before - 1.0).abs() < SAME {
-                (2.0 * self.patience).min(self.longest_patience(around.now))
-            } else {
-                PATIENCE[0]
-            };
-        }
-        if self.dir == Dir::Up && !self.is_restless(around.now) {
-            // From now on only probes behind the cut count.
-            self.prior = self.known();
-        }
-        self.phase = Phase::Drain(Drain {
-            cut: around.now,
-            since: around.now,
-            queue,
-            before: known,
-            followed: self.sure,
-            found: (!learns).then_some(found),
-            at_cut: capacity,
-            capacity: match self.dir {
-                Dir::Down if !self.sure => capacity.min(self.throughput(around)),
-                _ => capacity,
-            },
-            failures: 0,
-        });
-        Found::Changed(Reason::Queue {
-            dir: self.dir,
-            queue_ms: queue * 1e3,
-        })
-    }
-
-    fn drain(&mut self, mut drain: Drain, around: &Around) -> Found {
-        let queue = self.latest.map_or(0.0, |p| p.queue);
-        let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
-        if self.run.is_empty() || queue < self.kept(around.now) {
-            if let Some(found) = drain.found.filter(|_| !self.shared) {
-                self.learn(found, around.now);
-            }
-            return self.drained(around);
-        }
-        let left = self.latest.map_or(0.0, |p| p.left);
-        // Answers that know of the cut. Before them the queue may still grow.
-        if left <= drain.since {
-            drain.queue = queue;
-            self.phase = Phase::Drain(drain);
-        } else if left > drain.since + 2.0 * around.pace {
-            let expected = self.expected_fall(&drain, left);
-            let heard = around.now - drain.since > until_heard;
-            if self.contradicts(queue, expected, &drain, around) {
-                return self.not_here(&drain, queue, around);
-            }
-            if heard && expected > (2.0 * around.rise).max(0.5 * drain.queue) {
-                let fell = (drain.queue - queue) / expected;
-                drain.followed = self.sure || fell > 0.5;
-                if fell < 0.25 {
-                    drain.failures += 1;
-                    if drain.failures >= if self.sure || self.shared { 3 } else { 1 } {
-                        return self.not_here(&drain, queue, around);
-                    }
-                }
-                drain.since = around.now;
-                drain.queue = queue;
-                if self.sure || self.dir == Dir::Up {
-                    drain.capacity = self.capacity.map_or(drain.capacity, |c| c.0);
-                }
-                self.phase = Phase::Drain(drain);
-            }
-        }
-        let from = match self.dir {
-            Dir::Up => drain.cut,
-            Dir::Down => f64::MIN,
-        };
-        let known = self.capacity.map_or(f64::MAX, |c| c.0);
-        if let Some(slope) = self.estimate(from, around)
-            && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
-            && self.is_clear(queue, around)
-            && self.stands(queue, &slope.known, around)
-        {
-            if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {
-                self.learn(slope.known, around.now);
-            } else if let (Dir::Up, Phase::Drain(drain)) = (self.dir, &mut self.phase) {
-                drain.found = Some(slope.known);
-            }
-        }
-        Found::Changed(Reason::Draining {
-            dir: self.dir,
-            queue_ms: queue * 1e3,
-        })
-    }
-
-    /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and
-    /// there still is a queue, it is elsewhere.
-    fn contradicts(&self, queue: f64, expected: f64, drain: &Drain, around: &Around) -> bool {
-        let least = (2.0 * around.rise).max(0.15 * (around.now - drain.since));
-        let one = self.dir == Dir::Down && !self.sure && !self.shared;
-        one && expected > least && queue > 1.5 * around.rise
-    }
-
-    /// What was learned of a queue that turned out not to be here is forgotten.
-    fn not_here(&mut self, drain: &Drain, queue: f64, around: &Around) -> Found {
-        self.run.clear();
-        self.prior = None;
-        let _ = self.drained(around);
-        match drain.before {
-            Some(before) => {
-                self.capacity = Some((before.capacity, around.now));
-                self.error = before.error;
-            }
-            None if !self.sure && !drain.followed => {
-                self.capacity = None;
-                self.phase = Phase::Open;
-            }
-            None => {}
-        }
-        Found::NotHere(queue)
-    }
-
-    /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck
-    /// with a queue sends what it can, so less than that means that the queue had an end.
-    fn expected_fall(&self, drain: &Drain, left: f64) -> f64 {
-        let time = left - drain.since;
-        match self.meter.between(drain.since, left) {
-            Some(bytes) => (time - bytes / drain.capacity).max(0.0),
-            None => 0.0,
-        }
-    }
-
-    /// Somewhere is a queue that may come from a try.
-    pub(super) fn rest(&mut self, now: f64) {
-        if let Phase::Try { .. } = self.phase {
-            self.phase = Phase::Steady;
-            self.next_try = now + self.patience;
-        }
-    }
-
-    fn drained(&mut self, around: &Around) -> Found {
-        self.phase = Phase::Steady;
-        self.next_try = around.now + self.patience * (1.0 - self.restless(around.now)).powi(2);
-        self.quiet = around.now;
-        Found::Changed(Reason::Drained { dir: self.dir })
-    }
-
-    /// How long to wait for the effect of a step.
-    fn hold(&self, around: &Around) -> f64 {
-        let packets = self.capacity.map_or(0.0, |c| 4.0 * around.packet / c.0);
-        (2.0 * around.rtt + 2.0 * around.pace)
-            .max(0.08)
-            .max(packets)
-    }
-
-    fn steady(&mut self, around: &Around) -> Found {
-        let Some((capacity, _)) = self.capacity else {
-            return Found::Nothing;
-        };
-        let quiet = around.now - self.quiet > self.hold(around) && self.run.is_empty();
-        if around.now < self.next_try || !quiet || capacity >= self.most {
-            return Found::Nothing;
-        }
-        if self.used(capacity, around) < FULL {
-            return Found::Nothing;
-        }
-        let first = self.first_step(around);
-        self.phase = Phase::Try {
-            level: capacity * (1.0 + first),
-            step: (first * GROWTH).min(LONGEST_STEP),
-            since: around.now,
-            before: capacity,
-        };
-        Found::Changed(Reason::Trying { dir: self.dir })
-    }
-
-    /// A step is good as soon as the queue that it would have made would have been seen.
-    fn try_more(
-        &mut self,
-        level: f64,
-        step: f64,
-        since: f64,
-        before: f64,
-        around: &Around,
-    ) -> Found {
-        let capacity = self.capacity.map_or(level, |c| c.0);
-        if self.is_restless(around.now) {
-            if around.now < since + self.hold(around) {
-                return Found::Nothing;
-            }
-            let proven = self.throughput(around).max(capacity);
-            self.proven(proven, around);
-            self.phase = Phase::Try {
-                level: proven * (1.0 + FREE),
-                step,
-                since: around.now,
-                before: proven,
-            };
-            return Found::Changed(Reason::Following { dir: self.dir });
-        }
-        // What an answer that comes now can know of.
-        let known = around.now - around.rtt - around.pace;
-        let time = known - since;
-        let Some(bytes) = self.meter.between(since, known).filter(|_| time > 0.0) else {
-            return Found::Nothing;
-        };
-        let reached = bytes / time;
-        let shown = around.rise + around.packet / capacity;
-        if bytes / capacity - time > shown {
-            self.proven(reached, around);
-            self.phase = Phase::Try {
-                level: level.max(reached * (1.0 + step)),
-                step: (step * GROWTH).min(LONGEST_STEP),
-                since: around.now,
-                before,
-            };
-            return Found::Changed(Reason::Trying { dir: self.dir });
-        }
-        let due = 2.0 * shown / (level / capacity - 1.0).max(STEP) + 2.0 * around.rtt;
-        let passes = self.throughput(around).max(reached);
-        let wanted = passes > FULL * level;
-        let wait = if passes > capacity {
-            // More than is known to, which will show.
-            due.max(SHOWN)
-        } else if wanted {
-            due
-        } else {
-            self.hold(around)
-        };
-        if time < wait {
-            return Found::Nothing;
-        }
-        if wanted {
-            // The step was too small to show.
-            self.phase = Phase::Try {
-                level: level * (1.0 + step),
-                step: (step * GROWTH).min(LONGEST_STEP),
-                since: around.now,
-                before,
-            };
-            return Found::Changed(Reason::Trying { dir: self.dir });
-        }
-        // Nobody wants more now.
-        if capacity > before * (1.0 + SAME) {
-            self.changed(Some(before), capacity, around.now);
-            self.patience = PATIENCE[0];
-        }
-        self.phase = Phase::Steady;
-        self.next_try = around.now + 0.5 * self.patience * (1.0 - self.restless(around.now)).powi(2);
-        Found::Changed(Reason::Proven { dir: self.dir })
-    }
 }
-
-/// Used to the full: this share of what may be used.
-const FULL: f64 = 0.9;

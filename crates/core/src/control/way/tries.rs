@@ -140,7 +140,7 @@ impl Way {
             return Found::Nothing;
         };
         let reached = bytes / time;
-        let shown = around.rise + around.packet / capacity;
+        let shown = around.rise + around.wander + around.packet / capacity;
         if bytes / capacity - time > shown {
             self.proven(reached, around);
             self.phase = Phase::Try {

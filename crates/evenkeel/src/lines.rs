@@ -1,9 +1,10 @@
 //! `lab lines`: the controller of `run` on lines drawn from ranges, as fluids.
 //!
 //! Principles: the same seeds are the same lines; what is counted is what the controller promises
-//! (capacity within 5 % where a load lasted for 3 s and ten round trips; never below half the truth
-//! for 3 s while loaded; no queue over 50 ms or three packets for longer than 2 s or eight round
-//! trips). Non-goals: the model of lines and senders (`evenkeel_core::fluid`).
+//! (capacity within 5 % at the end of loads in which the line was full for 3 s and ten round trips;
+//! never below half the truth for 3 s while loaded; no queue over 50 ms or three packets for longer
+//! than 2 s or eight round trips). Non-goals: the model of lines and senders
+//! (`evenkeel_core::fluid`).
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

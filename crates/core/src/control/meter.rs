@@ -44,7 +44,7 @@ impl Meter {
     }
 
     /// Where the counter stood at `t`.
-    fn at(&self, t: f64) -> Option<f64> {
+    pub(super) fn until(&self, t: f64) -> Option<f64> {
         let next = self.readings.partition_point(|r| r.0 < t);
         let (t1, b1) = *self.readings.get(next)?;
         if t1 - t < 1e-9 {
@@ -56,12 +56,12 @@ impl Meter {
 
     /// Bytes from `a` to `b`.
     pub(super) fn between(&self, a: f64, b: f64) -> Option<f64> {
-        Some(self.at(b)? - self.at(a)?)
+        Some(self.until(b)? - self.until(a)?)
     }
 
     /// Bytes since `a`, until the latest reading.
     pub(super) fn since(&self, a: f64) -> Option<f64> {
-        Some(self.readings.back()?.1 - self.at(a)?)
+        Some(self.readings.back()?.1 - self.until(a)?)
     }
 
     /// Bytes per second over the latest `span` seconds; less where there are fewer readings.
@@ -72,7 +72,7 @@ impl Meter {
         let (start, before) = if start <= first {
             (first, before)
         } else {
-            (start, self.at(start)?)
+            (start, self.until(start)?)
         };
         (end > start).then(|| (bytes - before) / (end - start))
     }

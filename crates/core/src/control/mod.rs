@@ -12,19 +12,23 @@
 //! on the line), fairness between flows.
 
 mod base;
+mod blame;
 mod meter;
+mod said;
+mod slope;
 mod way;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Rate;
 use base::Base;
-use way::{Around, Found, Phase, Point, Way};
+use slope::Point;
+use way::{Around, Found, Phase, Way};
 
+pub use said::{Notice, Reason};
 pub use way::Dir;
 
 /// Between probes while the line is loaded, at least.
@@ -41,6 +45,8 @@ const IDLE: f64 = 0.05;
 const CALM: f64 = 0.3;
 /// It is loaded for so long after the latest traffic.
 const LINGER: f64 = 1.0;
+/// Stamps of whole ms are so much off.
+const STAMP: f64 = 0.0003;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
 /// Rates are raised at most this often; cuts are made at once.
@@ -105,98 +111,6 @@ pub struct Counted {
     pub down: f64,
 }
 
-/// Why rates change.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Reason {
-    /// Told beforehand, or learned before.
-    Guess,
-    /// A queue stands at the bottleneck.
-    Queue {
-        /// In this direction.
-        dir: Dir,
-        /// So long.
-        queue_ms: f64,
-    },
-    /// It is going.
-    Draining {
-        /// In this direction.
-        dir: Dir,
-        /// So long still.
-        queue_ms: f64,
-    },
-    /// It has gone.
-    Drained {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// Used to the full without a queue: perhaps there is more.
-    Trying {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// The line never settles: a short queue shows what it carries.
-    Following {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// So much went through without a queue.
-    Proven {
-        /// In this direction.
-        dir: Dir,
-    },
-    /// The delay did not follow what was done about it.
-    NotOurs {
-        /// Suspected in this direction.
-        dir: Dir,
-        /// So much of it.
-        queue_ms: f64,
-    },
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |d: &Dir| match d {
-            Dir::Up => "upload",
-            Dir::Down => "download",
-        };
-        match self {
-            Reason::Guess => write!(f, "a first guess: told, or learned before"),
-            Reason::Queue { dir, queue_ms } => write!(
-                f,
-                "{}: a queue of {queue_ms:.1} ms stands at the bottleneck, which shows what it carries",
-                word(dir)
-            ),
-            Reason::Draining { dir, queue_ms } => {
-                write!(
-                    f,
-                    "{}: {queue_ms:.1} ms of queue are left to drain",
-                    word(dir)
-                )
-            }
-            Reason::Drained { dir } => write!(f, "{}: the queue has gone", word(dir)),
-            Reason::Trying { dir } => write!(
-                f,
-                "{}: used to the full without a queue; trying whether there is more",
-                word(dir)
-            ),
-            Reason::Following { dir } => write!(
-                f,
-                "{}: the line never settles; a short queue shows what it carries",
-                word(dir)
-            ),
-            Reason::Proven { dir } => {
-                write!(f, "{}: so much went through without a queue", word(dir))
-            }
-            Reason::NotOurs { dir, queue_ms } => write!(
-                f,
-                "{}: {queue_ms:.1} ms more stay whatever we send: another route, or somebody else's load",
-                word(dir)
-            ),
-        }
-    }
-}
-
 /// What one direction is to be shaped to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Target {
@@ -227,34 +141,6 @@ pub enum Action {
     Pace(Duration),
     /// Something a person may want to know; rates stay.
     Noticed(Notice),
-}
-
-/// Things that change no rate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Notice {
-    /// The round trip of the idle line became longer.
-    BaseRose {
-        /// To so much.
-        base_ms: f64,
-    },
-    /// No probe is answered any more.
-    Deaf,
-    /// They are again.
-    Hears,
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Notice::BaseRose { base_ms } => write!(
-                f,
-                "the idle line's round trip rose to {base_ms:.1} ms: another route, or somebody else's load"
-            ),
-            Notice::Deaf => write!(f, "no probe is answered any more: rates stay as they are"),
-            Notice::Hears => write!(f, "probes are answered again"),
-        }
-    }
 }
 
 /// The model, for people and programs.
@@ -293,6 +179,10 @@ pub struct Controller {
     base: Base,
     /// One-way times on a line without a queue: there and back, and the least queue of late.
     offsets: Option<(f64, f64)>,
+    /// By how much more the way there takes than the way back, compared with then, s.
+    more: f64,
+    /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
+    blamed: Option<(usize, u32)>,
     pace: f64,
     /// Latest traffic worth the name.
     loaded: f64,
@@ -342,6 +232,8 @@ impl Controller {
             ways,
             base: Base::default(),
             offsets: None,
+            more: 0.0,
+            blamed: None,
             pace: SLOW,
             loaded: f64::MIN,
             idle_since: None,
@@ -364,20 +256,31 @@ impl Controller {
         self.actions.pop_front()
     }
 
-    fn around(&self, now: f64) -> Around {
+    /// The line as direction `i` sees it.
+    fn around(&self, i: usize, now: f64) -> Around {
         let packet = f64::from(self.settings.packet);
-        // A packet of each direction may be under way when a probe comes.
-        let serial: f64 = self
-            .ways
-            .iter()
-            .filter_map(|w| w.capacity)
-            .map(|(c, _)| packet / c)
-            .sum();
+        // A packet may be under way when a probe comes.
+        let serial = |way: &Way| {
+            let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
+            let in_use = |c: &f64| taken > IDLE * c;
+            way.capacity
+                .map(|c| c.0)
+                .filter(in_use)
+                .map_or(0.0, |c| packet / c)
+        };
+        let mut serial_all = serial(&self.ways[i]);
+        if self.offsets.is_none() {
+            serial_all += serial(&self.ways[1 - i]);
+        }
+        let wander = self.base.rise();
+        let stamps = if self.offsets.is_some() { STAMP } else { 0.0 };
         Around {
             now,
             rtt: self.base.value().unwrap_or(0.02),
-            rise: self.base.rise().max(1.5 * serial),
+            rise: wander.max(1.5 * serial_all),
+            wander,
             pace: self.pace,
+            noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,
         }
     }
@@ -448,7 +351,7 @@ impl Controller {
         let queue = delay - self.base.value().unwrap_or(delay);
         let shares = self.share(queue, a.one_way, now);
         for (i, share) in shares.into_iter().enumerate() {
-            let around = self.around(now);
+            let around = self.around(i, now);
             let point = Point {
                 left: sent,
                 came,
@@ -459,50 +362,6 @@ impl Controller {
         self.look(now);
     }
 
-    /// Whose queue it is: there, and back.
-    fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
-        let rise = self.around(now).rise;
-        if let Some(w) = one_way {
-            let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
-            // Clocks drift: without a queue both differences are nought.
-            if queue < rise.min(0.0015) {
-                let soft = |old: f64, new: f64| old + 0.1 * (new - old);
-                self.offsets = Some((soft(there, w.there), soft(back, w.back)));
-            }
-            let more = (w.there - there) - (w.back - back);
-            // Stamps of whole ms say nothing about less.
-            if queue > 0.003 || more.abs() > 0.002 {
-                let up = (0.5 * (queue + more)).clamp(0.0, queue);
-                return [up, queue - up];
-            }
-        }
-        let up = self.suspect(now);
-        [
-            queue * f64::from(u8::from(up)),
-            queue * f64::from(u8::from(!up)),
-        ]
-    }
-
-    /// Whether a queue that nothing tells apart is rather in our own direction: that of the
-    /// direction that is just being tried or drained, or whose capacity is not known yet, or else
-    /// that is used the most.
-    fn suspect(&self, now: f64) -> bool {
-        let suspicion = |i: usize| {
-            let around = self.around(now);
-            let way = &self.ways[i];
-            let reached = way.throughput(&around);
-            match (way.phase, way.capacity) {
-                (Phase::Try { .. }, _) => 4.0,
-                (Phase::Drain(_), _) => 3.0,
-                (_, Some((c, _))) => reached / c,
-                // Acknowledgements of a download are no upload.
-                _ if reached < 0.125 * self.ways[1 - i].throughput(&around) => 0.0,
-                _ => 2.0 + reached * 1e-12,
-            }
-        };
-        suspicion(UP) >= suspicion(DOWN)
-    }
-
     fn look(&mut self, now: f64) {
         if self.heard.is_some_and(|h| now - h > DEAF) && !self.deaf {
             self.deaf = true;
@@ -511,14 +370,28 @@ impl Controller {
         if self.deaf {
             return;
         }
-        for i in [UP, DOWN] {
-            let around = self.around(now);
+        // Who waited longer tries first.
+        let first = usize::from(self.ways[DOWN].next_try < self.ways[UP].next_try);
+        for i in [first, 1 - first] {
+            let around = self.around(i, now);
             // One direction at a time, so that it is known whose queue it is.
-            let busy = matches!(self.ways[1 - i].phase, Phase::Try { .. } | Phase::Drain(_));
-            match self.ways[i].decide(&around, !busy) {
+            let other = &self.ways[1 - i];
+            let busy = matches!(other.phase, Phase::Try { .. } | Phase::Drain(_));
+            let way = &mut self.ways[i];
+            way.shared = self.blamed.is_some_and(|b| b.1 >= blame::TURNS);
+            if self.blamed.is_some_and(|b| b.0 != i) {
+                way.rest(now);
+            }
+            let sure = self.offsets.is_some() || !self.in_use(1 - i, now);
+            self.ways[i].sure = sure;
+            let unknown = !sure && self.ways[1 - i].capacity.is_none();
+            match self.ways[i].decide(&around, !busy && !unknown && self.blamed.is_none()) {
                 Found::Nothing => {}
+                Found::NotHere(queue) if self.turn(i, queue) => {}
+                // Only what we send is known to be less at once.
+                Found::NotHere(_) if i == DOWN && !sure => self.blamed = None,
                 Found::Changed(why) => self.why = why,
-                Found::NotOurs(queue) => {
+                Found::NotHere(queue) => {
                     let base = self.base.value().unwrap_or(0.0) + queue;
                     self.base.move_to(base);
                     self.why = Reason::NotOurs {
@@ -540,7 +413,7 @@ impl Controller {
     /// Says what changed.
     fn apply(&mut self, now: f64) {
         let wanted = [UP, DOWN].map(|i| {
-            let around = self.around(now);
+            let around = self.around(i, now);
             self.ways[i]
                 .target(&around)
                 .map(|(capacity, factor)| Target {
@@ -579,7 +452,7 @@ impl Controller {
     pub fn view(&self, now: Duration) -> View {
         let now = seconds(now);
         let way = |i: usize| {
-            let around = self.around(now);
+            let around = self.around(i, now);
             let w = &self.ways[i];
             WayView {
                 capacity: w.capacity.map(|c| rate(c.0)),
@@ -591,7 +464,7 @@ impl Controller {
         };
         View {
             base_ms: self.base.value().map(|b| b * 1e3),
-            rise_ms: self.around(now).rise * 1e3,
+            rise_ms: self.around(UP, now).rise.max(self.around(DOWN, now).rise) * 1e3,
             up: way(UP),
             down: way(DOWN),
         }

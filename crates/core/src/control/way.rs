@@ -7,32 +7,25 @@
 //! line is tried upwards only where it is used to the full and no queue stands, by steps that
 //! grow until one stands. Non-goals: the delay of whom (`mod.rs`), packets.
 
-use std::collections::VecDeque;
+mod drain;
+mod tries;
 
 use super::Reason;
 use super::meter::Meter;
+use super::slope::{Known, Point, Run, SAME, Slope};
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
 
-/// Evidence of a capacity: at least so many full packets.
-const PACKETS: f64 = 8.0;
-/// And at least over so long.
-const SPAN: f64 = 0.030;
-/// A run is looked back at so far.
-const LOOK_BACK: f64 = 0.6;
 /// Never cut below this share of the capacity: flows must go on to be heard.
 const DEEPEST: f64 = 0.3;
+/// Or below this while a queue is longer than [`LONG`], s: what waits there keeps them going.
+const DEEPER: f64 = 0.1;
+const LONG: f64 = 0.25;
 /// A queue as long as this is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
-/// First step of a try upwards, and how steps grow.
-const STEP: f64 = 0.01;
-const GROWTH: f64 = 1.6;
-const LONGEST_STEP: f64 = 0.25;
 /// Between tries: at least, at most while the line was seen to change of late, at most at all.
 const PATIENCE: [f64; 3] = [1.0, 2.0, 10.0];
-/// A line that changed within this time may change again.
-const RESTLESS: f64 = 60.0;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
 const UNREST: f64 = 0.7;
 const CALMS: f64 = 8.0;
@@ -40,15 +33,22 @@ const CALMS: f64 = 8.0;
 const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
 const FOLLOWED: f64 = 0.3;
+/// Or where idle delays wander by so much, s: as restless as this at least.
+const WANDERS: f64 = 0.012;
+const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
 /// and is there to be sent when it carries more.
 const KEPT: f64 = 0.025;
-/// How far beyond what passes such a line is opened while no queue stands.
-const FREE: f64 = 0.35;
-/// A kept queue that is too short or too long is made right within this, s.
-const FOLLOWS: f64 = 0.150;
-/// Two estimates this close say the same.
-const SAME: f64 = 0.04;
+/// Its probes are looked back at so far, s.
+const RECENT: f64 = 0.2;
+/// How far a guess from elsewhere, or an upper bound, may be off.
+const GUESSED: f64 = 0.3;
+/// Or what was learned from a queue that may have been elsewhere.
+const UNSURE: f64 = 0.05;
+/// No evidence is better than this: lines are not that even.
+const BEST: f64 = 0.01;
+/// Jitter hides queues from this on, s.
+const HIDES: f64 = 0.002;
 
 /// Which direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -60,17 +60,6 @@ pub enum Dir {
     Down,
 }
 
-/// A probe as one direction saw it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Point {
-    /// When it was sent.
-    pub left: f64,
-    /// When its answer came.
-    pub came: f64,
-    /// How long it waited at this direction's bottleneck.
-    pub queue: f64,
-}
-
 /// What decisions need to know of the line as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Around {
@@ -79,8 +68,12 @@ pub(super) struct Around {
     pub rtt: f64,
     /// From which on a delay is a queue.
     pub rise: f64,
+    /// So much of that because delays wander by themselves.
+    pub wander: f64,
     /// From one probe to the next.
     pub pace: f64,
+    /// How far a single probe's delay is off, s.
+    pub noise: f64,
     /// Bytes of a full packet on the line.
     pub packet: f64,
 }
@@ -100,21 +93,28 @@ pub(super) enum Phase {
         level: f64,
         /// The next step's size.
         step: f64,
-        /// When that is due.
-        next: f64,
-        /// What it was known to carry.
+        /// Since when.
+        since: f64,
+        /// What it was known to carry when the first step was made.
         before: f64,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Drain {
+    /// The first cut.
+    cut: f64,
     since: f64,
     /// The queue then.
     queue: f64,
-    /// The capacity before this queue.
-    before: Option<f64>,
-    /// What the line was thought to carry then.
+    /// What was known before this queue.
+    before: Option<Known>,
+    /// It followed a cut, so it is here.
+    followed: bool,
+    /// What it says if it is.
+    found: Option<Known>,
+    /// What the line was thought to carry at the cut, and then.
+    at_cut: f64,
     capacity: f64,
     /// Cuts that did not shorten it.
     failures: u32,
@@ -127,8 +127,8 @@ pub(super) enum Found {
     Nothing,
     /// Rates change, for this reason.
     Changed(Reason),
-    /// The delay does not follow: so much of it is not ours.
-    NotOurs(f64),
+    /// The delay does not follow: so much of it is not in this direction.
+    NotHere(f64),
 }
 
 /// One direction.
@@ -138,15 +138,19 @@ pub(super) struct Way {
     pub meter: Meter,
     /// What the line carries, and since when that is known.
     pub capacity: Option<(f64, f64)>,
+    /// The standard error of that, as a share.
+    error: f64,
+    /// What was known before this queue.
+    prior: Option<Known>,
     pub phase: Phase,
     /// Probes since the queue stands.
-    run: VecDeque<Point>,
+    run: Run,
     /// The latest probe.
     pub latest: Option<Point>,
     /// No queue since.
     quiet: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
-    next_try: f64,
+    pub next_try: f64,
     patience: f64,
     /// The capacity was found to be another one at this time.
     changed: f64,
@@ -154,6 +158,14 @@ pub(super) struct Way {
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
     unrest: (f64, f64),
+    /// A queue is known to be in this direction.
+    pub sure: bool,
+    /// It may be in either, and both are cut.
+    pub shared: bool,
+    /// Its delay changes by itself, as that of mobile lines.
+    wanders: bool,
+    /// So many queues in a row went that may have been elsewhere.
+    followed: u32,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -167,8 +179,10 @@ impl Way {
             dir,
             meter: Meter::default(),
             capacity: None,
+            error: GUESSED,
+            prior: None,
             phase: Phase::Open,
-            run: VecDeque::new(),
+            run: Run::new(dir),
             latest: None,
             quiet: 0.0,
             next_try: 0.0,
@@ -176,6 +190,10 @@ impl Way {
             changed: f64::MIN,
             first: f64::MIN,
             unrest: (0.0, 0.0),
+            sure: true,
+            wanders: false,
+            followed: 0,
+            shared: false,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -203,75 +221,49 @@ impl Way {
             Phase::Drain(_) => {
                 let queue = self.queue_now(around).unwrap_or(0.0) - self.kept(around.now);
                 let long = DRAIN.max(4.0 * around.packet / capacity);
-                (capacity, (1.0 - queue / long).clamp(DEEPEST, 1.0))
+                let deepest = if queue > LONG { DEEPER } else { DEEPEST };
+                (capacity, (1.0 - queue / long).clamp(deepest, 1.0))
             }
         })
-    }
-
-    /// When a probe left the bottleneck.
-    fn exit(&self, p: &Point) -> f64 {
-        match self.dir {
-            Dir::Up => p.left + p.queue,
-            Dir::Down => p.came,
-        }
-    }
-
-    /// Up to where its bytes are counted.
-    fn mark(&self, p: &Point) -> f64 {
-        match self.dir {
-            Dir::Up => p.left,
-            Dir::Down => p.came,
-        }
     }
 
     /// A probe came back.
     pub(super) fn observe(&mut self, p: Point, around: &Around) {
         self.latest = Some(p);
-        if p.queue > around.rise {
-            self.run.push_back(p);
+        self.wanders = around.wander > WANDERS;
+        let prior = self.known().filter(|_| !self.is_restless(around.now));
+        let began = self.run.is_empty();
+        let open = self.phase == Phase::Open;
+        let hidden = open && around.wander > HIDES;
+        if self.run.push(p, around.rise, around.pace, hidden) {
+            if began {
+                self.prior = prior;
+            }
             self.quiet = around.now;
-            if self.phase == Phase::Open {
+            if open {
                 self.unshaped_queue = self.unshaped_queue.max(p.queue);
             }
-        } else if p.queue < 0.7 * around.rise {
-            self.run.clear();
-        }
-        while self
-            .run
-            .front()
-            .is_some_and(|f| p.came - f.came > LOOK_BACK)
-        {
-            self.run.pop_front();
         }
     }
 
-    /// What the bottleneck carries, from probes that all met a queue.
-    fn estimate(&self, around: &Around) -> Option<f64> {
-        let covered = self.meter.latest()?;
-        let run: Vec<&Point> = self
-            .run
-            .iter()
-            .filter(|p| self.mark(p) <= covered)
-            .collect();
-        let last = *run.last()?;
-        let over = |first: &Point| {
-            let bytes = self.meter.between(self.mark(first), self.mark(last))?;
-            let time = self.exit(last) - self.exit(first);
-            (time > 0.0).then_some((bytes, time))
-        };
-        let enough = |(bytes, time): &(f64, f64)| {
-            *time >= SPAN.max(around.pace) && *bytes >= PACKETS * around.packet
-        };
-        // The shortest stretch that says something, and the longest: where they agree, the line
-        // is what it was, and the longest is the most exact.
-        let short = run.iter().rev().filter_map(|p| over(p)).find(enough)?;
-        let long = run.iter().filter_map(|p| over(p)).find(enough)?;
-        let (short, long) = (short.0 / short.1, long.0 / long.1);
-        Some(if (short / long - 1.0).abs() < 2.0 * SAME {
-            long
-        } else {
-            short
+    fn known(&self) -> Option<Known> {
+        self.capacity.map(|(capacity, _)| Known {
+            capacity,
+            error: self.error,
         })
+    }
+
+    /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
+    fn estimate(&self, from: f64, around: &Around) -> Option<Slope> {
+        // On a line that never settles what was some time ago says nothing.
+        let recent = if self.is_restless(around.now) {
+            self.latest.map_or(f64::MIN, |p| p.left - RECENT)
+        } else {
+            f64::MIN
+        };
+        let from = from.max(recent);
+        self.run
+            .slope(&self.meter, from, around.noise, around.pace, around.packet)
     }
 
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
@@ -301,20 +293,36 @@ impl Way {
         self.throughput(around) / rate.max(1.0)
     }
 
-    /// Takes a capacity for true.
-    fn learn(&mut self, found: f64, now: f64) {
-        let found = self.bounded(found);
-        let before = self.capacity.map(|c| c.0);
-        let same = before.is_some_and(|b| (found / b - 1.0).abs() < SAME);
-        if !same {
-            self.changed(before, found, now);
-        }
-        let value = match before {
-            // Two looks at the same thing.
-            Some(b) if same => 0.5 * (b + found),
+    /// Takes a capacity for true, or a mean with what was known before this queue if both can be.
+    fn learn(&mut self, found: Known, now: f64) {
+        let found = Known {
+            capacity: self.bounded(found.capacity),
+            error: found.error.max(BEST),
+        };
+        let found = Known {
+            error: if self.sure {
+                found.error
+            } else {
+                found.error.max(UNSURE)
+            },
+            ..found
+        };
+        let value = match self.prior {
+            Some(prior) if prior.agrees(&found) => prior.with(&found),
             _ => found,
         };
-        self.capacity = Some((value, now));
+        let before = self.capacity.map(|c| c.0);
+        if before.is_none_or(|b| (value.capacity / b - 1.0).abs() >= SAME) {
+            self.changed(before, value.capacity, now);
+        }
+        self.capacity = Some((value.capacity, now));
+        self.error = value.error.max(BEST);
+    }
+
+    /// So much was seen to pass without a queue.
+    fn proven(&mut self, reached: f64, around: &Around) {
+        self.capacity = Some((self.bounded(reached), around.now));
+        self.prior = None;
     }
 
     fn changed(&mut self, before: Option<f64>, found: f64, now: f64) {
@@ -325,7 +333,7 @@ impl Way {
         };
         let by = (found / before).ln().abs();
         // First looks are corrected, and small changes are no unrest.
-        if by > 0.1 && now - self.first > CORRECTED {
+        if self.sure && by > 0.1 && now - self.first > CORRECTED {
             let more = UNREST * by;
             self.unrest = ((self.restless(now) + more).min(1.0), now);
         }
@@ -334,7 +342,8 @@ impl Way {
     /// How much the line changes, 0 to 1.
     fn restless(&self, now: f64) -> f64 {
         let (unrest, at) = self.unrest;
-        unrest * 0.5f64.powf((now - at).max(0.0) / CALMS)
+        let least = if self.wanders { WANDERING } else { 0.0 };
+        least.max(unrest * 0.5f64.powf((now - at).max(0.0) / CALMS))
     }
 
     /// Whether it is followed rather than settled on.
@@ -346,23 +355,6 @@ impl Way {
     pub(super) fn kept(&self, now: f64) -> f64 {
         let unrest = self.restless(now);
         KEPT * (unrest - FOLLOWED).max(0.0) / (1.0 - FOLLOWED)
-    }
-
-    /// On a line that never settles a queue shows at once where it ends: no small steps.
-    fn first_step(&self, now: f64) -> f64 {
-        if self.is_restless(now) {
-            FREE
-        } else {
-            STEP + 0.1 * self.restless(now)
-        }
-    }
-
-    fn longest_patience(&self, now: f64) -> f64 {
-        if now - self.changed < RESTLESS {
-            PATIENCE[1]
-        } else {
-            PATIENCE[2]
-        }
     }
 
     /// Looks at what is known now; `may_try`: the other direction rests.
@@ -381,31 +373,15 @@ impl Way {
             Phase::Try {
                 level,
                 step,
-                next,
+                since,
                 before,
-            } if around.now >= next => self.try_more(level, step, before, around),
+            } if self.run.is_empty() => self.try_more(level, step, since, before, around),
             _ => Found::Nothing,
         }
     }
 
-    /// Keeps a short queue on a line that never settles: what it carries is known all the time.
-    fn follow(&mut self, queue: f64, kept: f64, around: &Around) -> Found {
-        let Some(found) = self.estimate(around) else {
-            return Found::Nothing;
-        };
-        self.learn(found, around.now);
-        let more = ((kept - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
-        self.phase = Phase::Try {
-            level: found * (1.0 + more),
-            step: self.first_step(around.now) * GROWTH,
-            next: around.now + self.hold(around),
-            before: found,
-        };
-        Found::Changed(Reason::Following { dir: self.dir })
-    }
-
     /// Whether a queue can be ours at all.
-    fn is_loaded(&self, around: &Around) -> bool {
+    pub(super) fn is_loaded(&self, around: &Around) -> bool {
         let Some((capacity, _)) = self.capacity else {
             return true;
         };
@@ -417,182 +393,4 @@ impl Way {
         };
         self.used(capacity, around) >= least
     }
-
-    fn congested(&mut self, around: &Around) -> Found {
-        let Some(found) = self.estimate(around) else {
-            return Found::Nothing;
-        };
-        let before = match self.phase {
-            Phase::Try { before, .. } => Some(before),
-            _ => self.capacity.map(|c| c.0),
-        };
-        let queue = self.latest.map_or(0.0, |p| p.queue);
-        // A packet in front of the probe is no queue, and on a slow line it takes long. A line that
-        // became much slower shows it by a queue that grows fast.
-        let known = self.capacity.map_or(f64::MAX, |c| c.0);
-        let least = match self.phase {
-            Phase::Open => 2.0 * around.rise,
-            _ if found < 0.9 * known => (3.0 * around.rise).max(0.004),
-            _ => 0.0,
-        };
-        if queue < least.max(2.0 * around.packet / found) {
-            return Found::Nothing;
-        }
-        if let (Phase::Try { .. }, Some(before)) = (self.phase, before) {
-            // The try ended where it began: the line is what it was.
-            self.patience = if (found / before - 1.0).abs() < SAME {
-                (2.0 * self.patience).min(self.longest_patience(around.now))
-            } else {
-                PATIENCE[0]
-            };
-            self.capacity = Some((before, around.now));
-        }
-        self.learn(found, around.now);
-        self.phase = Phase::Drain(Drain {
-            since: around.now,
-            queue,
-            before,
-            capacity: self.capacity.map_or(found, |c| c.0),
-            failures: 0,
-        });
-        Found::Changed(Reason::Queue {
-            dir: self.dir,
-            queue_ms: queue * 1e3,
-        })
-    }
-
-    fn drain(&mut self, mut drain: Drain, around: &Around) -> Found {
-        let queue = self.latest.map_or(0.0, |p| p.queue);
-        let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
-        if self.run.is_empty() || queue < self.kept(around.now) {
-            return self.drained(around);
-        }
-        let left = self.latest.map_or(0.0, |p| p.left);
-        // Answers that know of the cut.
-        if left > drain.since + 2.0 * around.pace {
-            let expected = self.expected_fall(&drain, left);
-            if expected > (2.0 * around.rise).max(0.5 * drain.queue)
-                && around.now - drain.since > until_heard
-            {
-                if queue > drain.queue - 0.25 * expected {
-                    drain.failures += 1;
-                    if drain.failures >= 3 {
-                        if let Some(before) = drain.before {
-                            self.capacity = Some((self.bounded(before), around.now));
-                        }
-                        self.run.clear();
-                        let _ = self.drained(around);
-                        return Found::NotOurs(queue);
-                    }
-                }
-                drain.since = around.now;
-                drain.queue = queue;
-                drain.capacity = self.capacity.map_or(drain.capacity, |c| c.0);
-                self.phase = Phase::Drain(drain);
-            }
-        }
-        // More than it was thought to carry would rather be what a full buffer threw away: we know
-        // what we sent, not what arrived.
-        let known = self.capacity.map_or(f64::MAX, |c| c.0);
-        if let Some(found) = self.estimate(around)
-            && (self.dir == Dir::Down || found < known * (1.0 + SAME))
-        {
-            self.learn(found, around.now);
-        }
-        Found::Changed(Reason::Draining {
-            dir: self.dir,
-            queue_ms: queue * 1e3,
-        })
-    }
-
-    /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck
-    /// with a queue sends what it can, so less than that means that the queue had an end.
-    fn expected_fall(&self, drain: &Drain, left: f64) -> f64 {
-        let time = left - drain.since;
-        match self.meter.between(drain.since, left) {
-            Some(bytes) => (time - bytes / drain.capacity).max(0.0),
-            None => 0.0,
-        }
-    }
-
-    fn drained(&mut self, around: &Around) -> Found {
-        self.phase = Phase::Steady;
-        self.next_try = around.now + self.patience * (1.0 - self.restless(around.now)).powi(2);
-        self.quiet = around.now;
-        Found::Changed(Reason::Drained { dir: self.dir })
-    }
-
-    /// How long to wait for the effect of a step.
-    fn hold(&self, around: &Around) -> f64 {
-        let packets = self.capacity.map_or(0.0, |c| 4.0 * around.packet / c.0);
-        (2.0 * around.rtt + 2.0 * around.pace)
-            .max(0.08)
-            .max(packets)
-    }
-
-    fn steady(&mut self, around: &Around) -> Found {
-        let Some((capacity, _)) = self.capacity else {
-            return Found::Nothing;
-        };
-        let quiet = around.now - self.quiet > self.hold(around) && self.run.is_empty();
-        if around.now < self.next_try || !quiet || capacity >= self.most {
-            return Found::Nothing;
-        }
-        if self.used(capacity, around) < FULL {
-            return Found::Nothing;
-        }
-        let first = self.first_step(around.now);
-        let level = capacity * (1.0 + first);
-        self.phase = Phase::Try {
-            level,
-            step: (first * GROWTH).min(LONGEST_STEP),
-            next: around.now + self.hold(around),
-            before: capacity,
-        };
-        Found::Changed(Reason::Trying { dir: self.dir })
-    }
-
-    fn try_more(&mut self, level: f64, step: f64, before: f64, around: &Around) -> Found {
-        // Not yet told apart from a queue.
-        if !self.run.is_empty() {
-            return Found::Nothing;
-        }
-        let reached = self.throughput(around);
-        if self.is_restless(around.now) {
-            let proven = reached.max(before);
-            self.capacity = Some((self.bounded(proven), around.now));
-            self.phase = Phase::Try {
-                level: proven * (1.0 + FREE),
-                step,
-                next: around.now + self.hold(around),
-                before: proven,
-            };
-            return Found::Changed(Reason::Following { dir: self.dir });
-        }
-        if reached < FULL * level {
-            // Nobody wants more now. What went through without a queue is proven.
-            let proven = reached.max(before);
-            if proven > before * (1.0 + SAME) {
-                self.changed(Some(before), proven, around.now);
-                self.patience = PATIENCE[0];
-            }
-            self.capacity = Some((self.bounded(proven), around.now));
-            self.phase = Phase::Steady;
-            self.next_try =
-                around.now + 0.5 * self.patience * (1.0 - self.restless(around.now)).powi(2);
-            return Found::Changed(Reason::Proven { dir: self.dir });
-        }
-        let higher = level * (1.0 + step);
-        self.capacity = Some((self.bounded(level / (1.0 + step / GROWTH)), around.now));
-        self.phase = Phase::Try {
-            level: higher,
-            step: (step * GROWTH).min(LONGEST_STEP),
-            next: around.now + self.hold(around),
-            before,
-        };
-        Found::Changed(Reason::Trying { dir: self.dir })
-    }
 }
-
-/// Used to the full: this share of what may be used.
-const FULL: f64 = 0.9;

@@ -1,0 +1,99 @@
+//! Whose queue it is: that of what we send, or of what is sent to us.
+//!
+//! Principles: one-way times tell where the far side stamps; else a queue is where it follows a
+//! cut: what we send is known to be less at once, and a queue towards us keeps arrivals at what
+//! the line carries. Non-goals: the cuts themselves (`way`).
+
+use super::way::Phase;
+use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};
+
+/// Acknowledgements take at most so much of what they acknowledge.
+const ACKNOWLEDGES: f64 = 0.0625;
+/// After so many looks in the wrong direction both are cut.
+pub(super) const TURNS: u32 = 2;
+
+impl Controller {
+    /// Whose queue it is: there, and back.
+    pub(super) fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
+        let rise = self.around(UP, now).rise.max(self.around(DOWN, now).rise);
+        if let Some(w) = one_way {
+            let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
+            // Clocks drift: without a queue both differences are nought.
+            if queue < rise.min(0.0015) {
+                let soft = |old: f64, new: f64| old + 0.1 * (new - old);
+                self.offsets = Some((soft(there, w.there), soft(back, w.back)));
+            }
+            let more = (w.there - there) - (w.back - back);
+            // Stamps of whole ms say little about less, unless several are taken together.
+            let soft = if queue > 0.003 || more.abs() > 0.002 {
+                1.0
+            } else {
+                0.25
+            };
+            self.more += soft * (more - self.more);
+            let up = (0.5 * (queue + self.more)).clamp(0.0, queue);
+            return [up, queue - up];
+        }
+        let blamed = match self.blamed {
+            Some((i, _)) if queue > 0.7 * rise => i,
+            _ => self.suspect(now),
+        };
+        if queue > rise {
+            self.blamed.get_or_insert((blamed, 0));
+        } else if queue < 0.7 * rise {
+            self.blamed = None;
+        }
+        if self.blamed.is_some_and(|b| b.1 >= TURNS) {
+            return [queue, queue];
+        }
+        let mut shares = [0.0; 2];
+        shares[blamed] = queue;
+        shares
+    }
+
+    /// Whether a queue can be in this direction at all.
+    pub(super) fn in_use(&self, i: usize, now: f64) -> bool {
+        let taken = |i: usize| self.ways[i].throughput(&self.around(i, now));
+        match self.ways[i].capacity {
+            Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
+            // Acknowledgements are no load.
+            None => taken(i) > LOADED_RATE && taken(i) > ACKNOWLEDGES * taken(1 - i),
+        }
+    }
+
+    /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
+    /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
+    /// senders we do not hold. If that is wrong a cut will show it.
+    fn suspect(&self, now: f64) -> usize {
+        match [UP, DOWN].map(|i| self.in_use(i, now)) {
+            [true, false] => return UP,
+            [false, true] => return DOWN,
+            _ => {}
+        }
+        let suspicion = |i: usize| match (self.ways[i].phase, self.ways[i].capacity) {
+            (Phase::Try { .. }, _) => 4.0,
+            (Phase::Drain(_), _) => 3.0,
+            (_, None) => 2.0,
+            (_, Some((c, _))) => self.ways[i].throughput(&self.around(i, now)) / c,
+        };
+        if suspicion(UP) > suspicion(DOWN) {
+            UP
+        } else {
+            DOWN
+        }
+    }
+
+    /// The queue is not where it was looked for: perhaps it is in the other direction. False if it
+    /// cannot be there.
+    pub(super) fn turn(&mut self, i: usize, queue: f64) -> bool {
+        let Some((_, turns)) = self.blamed.filter(|b| !self.ways[i].sure && b.1 < TURNS) else {
+            return false;
+        };
+        self.blamed = Some((1 - i, turns + 1));
+        self.why = Reason::Elsewhere {
+            dir: self.ways[i].dir,
+            queue_ms: queue * 1e3,
+        };
+        true
+    }
+}

@@ -1,0 +1,141 @@
+//! What the controller says of what it does: reasons of rates, and things to know.
+//!
+//! Principles: a person can read it without having read the program. Non-goals: deciding.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Dir;
+
+/// Why rates change.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Reason {
+    /// Told beforehand, or learned before.
+    Guess,
+    /// A queue stands at the bottleneck.
+    Queue {
+        /// In this direction.
+        dir: Dir,
+        /// So long.
+        queue_ms: f64,
+    },
+    /// It is going.
+    Draining {
+        /// In this direction.
+        dir: Dir,
+        /// So long still.
+        queue_ms: f64,
+    },
+    /// It has gone.
+    Drained {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// Used to the full without a queue: perhaps there is more.
+    Trying {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// The line never settles: a short queue shows what it carries.
+    Following {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// So much went through without a queue.
+    Proven {
+        /// In this direction.
+        dir: Dir,
+    },
+    /// The delay did not follow what was done about it; the other direction is looked at.
+    Elsewhere {
+        /// Suspected in this direction.
+        dir: Dir,
+        /// So much of it.
+        queue_ms: f64,
+    },
+    /// The delay did not follow what was done about it.
+    NotOurs {
+        /// Suspected in this direction.
+        dir: Dir,
+        /// So much of it.
+        queue_ms: f64,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |d: &Dir| match d {
+            Dir::Up => "upload",
+            Dir::Down => "download",
+        };
+        match self {
+            Reason::Guess => write!(f, "a first guess: told, or learned before"),
+            Reason::Queue { dir, queue_ms } => write!(
+                f,
+                "{}: a queue of {queue_ms:.1} ms stands at the bottleneck, which shows what it carries",
+                word(dir)
+            ),
+            Reason::Draining { dir, queue_ms } => {
+                write!(
+                    f,
+                    "{}: {queue_ms:.1} ms of queue are left to drain",
+                    word(dir)
+                )
+            }
+            Reason::Drained { dir } => write!(f, "{}: the queue has gone", word(dir)),
+            Reason::Trying { dir } => write!(
+                f,
+                "{}: used to the full without a queue; trying whether there is more",
+                word(dir)
+            ),
+            Reason::Following { dir } => write!(
+                f,
+                "{}: the line never settles; a short queue shows what it carries",
+                word(dir)
+            ),
+            Reason::Proven { dir } => {
+                write!(f, "{}: so much went through without a queue", word(dir))
+            }
+            Reason::Elsewhere { dir, queue_ms } => write!(
+                f,
+                "{}: {queue_ms:.1} ms of queue did not follow a cut, so they are not here",
+                word(dir)
+            ),
+            Reason::NotOurs { dir, queue_ms } => write!(
+                f,
+                "{}: {queue_ms:.1} ms more stay whatever we send: another route, or somebody else's load",
+                word(dir)
+            ),
+        }
+    }
+}
+
+/// Things that change no rate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Notice {
+    /// The round trip of the idle line became longer.
+    BaseRose {
+        /// To so much.
+        base_ms: f64,
+    },
+    /// No probe is answered any more.
+    Deaf,
+    /// They are again.
+    Hears,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::BaseRose { base_ms } => write!(
+                f,
+                "the idle line's round trip rose to {base_ms:.1} ms: another route, or somebody else's load"
+            ),
+            Notice::Deaf => write!(f, "no probe is answered any more: rates stay as they are"),
+            Notice::Hears => write!(f, "probes are answered again"),
+        }
+    }
+}

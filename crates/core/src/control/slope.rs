@@ -1,0 +1,210 @@
+//! What a queue says: the bytes that left the bottleneck, over the time that they took to leave.
+//!
+//! Principles: while a queue stands, a line through what had left by each probe has the capacity
+//! as its slope; how far that may be off is known from the noise of single probes, so that a
+//! better look counts for more than a hasty one. Non-goals: whose queue it is, what follows.
+
+use std::collections::VecDeque;
+
+use super::meter::Meter;
+use super::way::Dir;
+
+/// Evidence of a capacity: at least so many full packets.
+const PACKETS: f64 = 8.0;
+/// And at least over so long, s.
+const SPAN: f64 = 0.030;
+/// What may be further off than this says nothing, as a share.
+const WORST: f64 = 0.2;
+/// A queue is looked back at so far, s, or over so many probes.
+const LOOK_BACK: f64 = 0.6;
+const LOOK_BACK_PROBES: f64 = 8.0;
+/// So many probes that all wait for more than this share of what a queue is are one too: what
+/// lines do by themselves does not last.
+const VAGUE: usize = 16;
+const VAGUELY: f64 = 0.35;
+/// Estimates this close say the same, as shares; or else this many standard errors.
+pub(super) const SAME: f64 = 0.04;
+pub(super) const ERRORS: f64 = 2.5;
+/// A queue that changes by less than this share of the time that passes is level.
+const LEVEL: f64 = 0.05;
+
+/// A probe as one direction saw it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Point {
+    /// When it was sent.
+    pub left: f64,
+    /// When its answer came.
+    pub came: f64,
+    /// How long it waited at this direction's bottleneck.
+    pub queue: f64,
+}
+
+/// What a line carries as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Known {
+    /// Bytes per second.
+    pub capacity: f64,
+    /// Its standard error, as a share.
+    pub error: f64,
+}
+
+impl Known {
+    /// Whether both can be true.
+    pub(super) fn agrees(&self, other: &Known) -> bool {
+        let errors = self.error.hypot(other.error);
+        (other.capacity / self.capacity - 1.0).abs() < (ERRORS * errors).clamp(SAME, 0.5)
+    }
+
+    /// Two independent looks at the same thing.
+    pub(super) fn with(&self, other: &Known) -> Known {
+        let (a, b) = (self.error.powi(-2), other.error.powi(-2));
+        Known {
+            capacity: (a * self.capacity + b * other.capacity) / (a + b),
+            error: (a + b).powf(-0.5),
+        }
+    }
+}
+
+/// What a stretch of probes led to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Slope {
+    pub known: Known,
+    /// The queue was neither growing nor shrinking: what came may have been thrown away.
+    pub level: bool,
+}
+
+/// Probes since a queue stands.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    dir: Dir,
+    points: VecDeque<Point>,
+    /// Each alone may be noise.
+    vague: VecDeque<Point>,
+    /// It began with [`VAGUE`] of these.
+    persistent: bool,
+}
+
+impl Run {
+    pub(super) fn new(dir: Dir) -> Self {
+        Run {
+            dir,
+            points: VecDeque::new(),
+            vague: VecDeque::new(),
+            persistent: false,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.points.clear();
+        self.persistent = false;
+    }
+
+    /// No single probe shows it, all of them do.
+    pub(super) fn is_persistent(&self) -> bool {
+        self.persistent
+    }
+
+    /// A probe; a queue is what is longer than `rise`, or what lasts where jitter may have
+    /// `hidden` it. True if one stands.
+    pub(super) fn push(&mut self, p: Point, rise: f64, pace: f64, hidden: bool) -> bool {
+        if p.queue < VAGUELY * rise {
+            self.vague.clear();
+        } else {
+            self.vague.push_back(p);
+            if self.vague.len() > VAGUE {
+                self.vague.pop_front();
+            }
+        }
+        let ends = if self.persistent { VAGUELY } else { 0.7 };
+        if p.queue < ends * rise {
+            self.clear();
+        } else if p.queue > rise || self.persistent && !self.is_empty() {
+            self.points.push_back(p);
+        } else if hidden && self.is_empty() && self.vague.len() >= VAGUE {
+            self.points.clone_from(&self.vague);
+            self.persistent = true;
+        }
+        let long = LOOK_BACK.max(LOOK_BACK_PROBES * pace);
+        while self.points.front().is_some_and(|f| p.came - f.came > long) {
+            self.points.pop_front();
+        }
+        p.queue > rise || self.persistent
+    }
+
+    /// When a probe left the bottleneck, and up to when bytes are counted that left before it:
+    /// towards the Internet those that were sent before, towards us those that arrived before.
+    fn exit(&self, p: &Point) -> (f64, f64) {
+        match self.dir {
+            Dir::Up => (p.left + p.queue, p.left),
+            Dir::Down => (p.came, p.came),
+        }
+    }
+
+    /// What the bottleneck carries, by probes sent at `from` or later; a single one is `noise` s
+    /// off.
+    pub(super) fn slope(
+        &self,
+        meter: &Meter,
+        from: f64,
+        noise: f64,
+        pace: f64,
+        packet: f64,
+    ) -> Option<Slope> {
+        let covered = meter.latest()?;
+        let mut all: Vec<(f64, f64, f64)> = Vec::with_capacity(self.points.len());
+        for p in self.points.iter().filter(|p| p.left >= from) {
+            let (exit, mark) = self.exit(p);
+            if mark <= covered
+                && let Some(bytes) = meter.until(mark)
+            {
+                all.push((exit, bytes, p.queue));
+            }
+        }
+        let &(last, bytes, _) = all.last()?;
+        let enough =
+            |p: &(f64, f64, f64)| last - p.0 >= SPAN.max(pace) && bytes - p.1 >= PACKETS * packet;
+        // The shortest stretch that says something, and the longest: where they agree, the line
+        // is what it was, and the longest is the most exact.
+        let short = all.iter().rposition(enough)?;
+        let short = fit(all.get(short..)?, noise)?;
+        let long = fit(&all, noise)?;
+        Some(
+            if short.known.agrees(&Known {
+                error: 0.0,
+                ..long.known
+            }) {
+                long
+            } else {
+                short
+            },
+        )
+    }
+}
+
+/// The straight line through points of time, bytes until then, and queue.
+fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<Slope> {
+    let n = points.len() as f64;
+    let mean = |f: fn(&(f64, f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / n;
+    let (time, bytes) = (mean(|p| p.0), mean(|p| p.1));
+    let spread: f64 = points.iter().map(|p| (p.1 - bytes).powi(2)).sum();
+    let both: f64 = points.iter().map(|p| (p.1 - bytes) * (p.0 - time)).sum();
+    if spread <= 0.0 || both <= 0.0 {
+        return None;
+    }
+    let capacity = spread / both;
+    let (first, last) = (points.first()?, points.last()?);
+    let moved = (last.2 - first.2).abs();
+    let error = noise * capacity / spread.sqrt();
+    (error < WORST).then_some(Slope {
+        known: Known { capacity, error },
+        level: moved < (LEVEL * (last.0 - first.0)).max(2.0 * noise),
+    })
+}

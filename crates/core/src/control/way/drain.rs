@@ -1,0 +1,218 @@
+//! A queue: whether it is one, what it says, and how it is made to go away.
+//!
+//! Principles: a cut at once, deep enough that the queue is gone soon; what does not follow a cut
+//! is not here, and what may be elsewhere teaches nothing before it did follow one. Non-goals:
+//! going upwards (`tries`).
+
+use super::{Around, Dir, Drain, Found, GUESSED, PATIENCE, Phase, Way};
+use crate::control::Reason;
+use crate::control::slope::{Known, SAME};
+
+/// A first estimate is not worse than this, as a share.
+const VAGUE: f64 = 0.1;
+/// So many queues in a row that go when this direction is cut are here.
+const FOLLOWED_OFTEN: u32 = 2;
+
+impl Way {
+    /// Whether a queue is beyond doubt.
+    pub(super) fn is_clear(&self, queue: f64, around: &Around) -> bool {
+        let wanders = self.is_restless(around.now) || self.run.is_persistent();
+        wanders || queue > around.rise + around.wander
+    }
+
+    /// Whether a queue is long enough to be one. A packet in front of the probe is none, and on a
+    /// slow line it takes long. A line that became slower shows it by a queue that grows fast; what
+    /// passes between two bursts is less than it carries.
+    pub(super) fn stands(&self, queue: f64, found: &Known, around: &Around) -> bool {
+        let least = match self.capacity {
+            None if found.error > VAGUE => return false,
+            _ if self.run.is_persistent() => 0.0,
+            // What we sent is known for certain.
+            _ if self.dir == Dir::Up && self.is_restless(around.now) => 0.0,
+            None => around.rise + around.wander,
+            Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
+                (around.rise + 2.0 * around.wander).max(0.004)
+            }
+            Some(_) => 0.0,
+        };
+        queue >= least.max(2.0 * around.packet / found.capacity)
+    }
+
+    pub(super) fn congested(&mut self, around: &Around) -> Found {
+        let Some(slope) = self.estimate(f64::MIN, around) else {
+            return Found::Nothing;
+        };
+        let mut found = slope.known;
+        let known = self.known();
+        let queue = self.latest.map_or(0.0, |p| p.queue);
+        if !self.stands(queue, &found, around) {
+            return Found::Nothing;
+        }
+        if self.dir == Dir::Up && slope.level {
+            // We know what we sent, not what arrived: what a full buffer threw away is no evidence.
+            found.error = found.error.max(GUESSED);
+            if let Some(k) = known {
+                found.capacity = found.capacity.min(k.capacity);
+            }
+        }
+        // What may be elsewhere must follow a cut before anything is learned from it.
+        let learns = match known {
+            None => true,
+            Some(k) => self.sure || found.capacity > (1.0 - SAME) * k.capacity,
+        };
+        if known.is_none() || learns && self.is_clear(queue, around) {
+            self.learn(found, around.now);
+        }
+        if self.dir == Dir::Up && self.phase == Phase::Steady && self.sure {
+            // What makes a queue without a try is more than the line carries.
+            let sent = self.throughput(around);
+            if let Some((c, _)) = &mut self.capacity {
+                *c = c.min(sent.max((1.0 - SAME) * *c));
+            }
+        }
+        let capacity = self.capacity.map_or(found.capacity, |c| c.0);
+        if let Phase::Try { before, .. } = self.phase {
+            // The try ended where it began: the line is what it was.
+            self.patience = if (capacity / before - 1.0).abs() < SAME {
+                (2.0 * self.patience).min(self.longest_patience(around.now))
+            } else {
+                PATIENCE[0]
+            };
+        }
+        if self.dir == Dir::Up && !self.is_restless(around.now) {
+            // From now on only probes behind the cut count.
+            self.prior = self.known();
+        }
+        self.phase = Phase::Drain(Drain {
+            cut: around.now,
+            since: around.now,
+            queue,
+            before: known,
+            followed: self.sure,
+            found: (!learns).then_some(found),
+            at_cut: capacity,
+            capacity: match self.dir {
+                Dir::Down if !self.sure => capacity.min(self.throughput(around)),
+                _ => capacity,
+            },
+            failures: 0,
+        });
+        Found::Changed(Reason::Queue {
+            dir: self.dir,
+            queue_ms: queue * 1e3,
+        })
+    }
+
+    pub(super) fn drain(&mut self, mut drain: Drain, around: &Around) -> Found {
+        let queue = self.latest.map_or(0.0, |p| p.queue);
+        let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
+        if self.run.is_empty() || queue < self.kept(around.now) {
+            if let Some(found) = drain.found.filter(|_| !self.shared) {
+                self.followed += 1;
+                if self.followed >= FOLLOWED_OFTEN {
+                    self.learn(found, around.now);
+                }
+            }
+            return self.drained(around);
+        }
+        let left = self.latest.map_or(0.0, |p| p.left);
+        // Answers that know of the cut. Before them the queue may still grow.
+        if left <= drain.since {
+            drain.queue = queue;
+            self.phase = Phase::Drain(drain);
+        } else if left > drain.since + 2.0 * around.pace {
+            let expected = self.expected_fall(&drain, left);
+            let heard = around.now - drain.since > until_heard;
+            if self.contradicts(queue, expected, &drain, around) {
+                return self.not_here(&drain, queue, around);
+            }
+            if heard && expected > (2.0 * around.rise).max(0.5 * drain.queue) {
+                let fell = (drain.queue - queue) / expected;
+                drain.followed = self.sure || fell > 0.5;
+                if fell < 0.25 {
+                    drain.failures += 1;
+                    if drain.failures >= if self.sure || self.shared { 3 } else { 1 } {
+                        return self.not_here(&drain, queue, around);
+                    }
+                }
+                drain.since = around.now;
+                drain.queue = queue;
+                if self.sure || self.dir == Dir::Up {
+                    drain.capacity = self.capacity.map_or(drain.capacity, |c| c.0);
+                }
+                self.phase = Phase::Drain(drain);
+            }
+        }
+        let from = match self.dir {
+            Dir::Up => drain.cut,
+            Dir::Down => f64::MIN,
+        };
+        let known = self.capacity.map_or(f64::MAX, |c| c.0);
+        if let Some(slope) = self.estimate(from, around)
+            && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
+            && self.is_clear(queue, around)
+            && self.stands(queue, &slope.known, around)
+        {
+            if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {
+                self.learn(slope.known, around.now);
+            } else if let (Dir::Up, Phase::Drain(drain)) = (self.dir, &mut self.phase) {
+                drain.found = Some(slope.known);
+            }
+        }
+        Found::Changed(Reason::Draining {
+            dir: self.dir,
+            queue_ms: queue * 1e3,
+        })
+    }
+
+    /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and
+    /// there still is a queue, it is elsewhere.
+    pub(super) fn contradicts(
+        &self,
+        queue: f64,
+        expected: f64,
+        drain: &Drain,
+        around: &Around,
+    ) -> bool {
+        let least = (2.0 * around.rise).max(0.15 * (around.now - drain.since));
+        let one = self.dir == Dir::Down && !self.sure && !self.shared;
+        one && expected > least && queue > 1.5 * around.rise
+    }
+
+    /// What was learned of a queue that turned out not to be here is forgotten.
+    pub(super) fn not_here(&mut self, drain: &Drain, queue: f64, around: &Around) -> Found {
+        self.run.clear();
+        self.prior = None;
+        self.followed = 0;
+        let _ = self.drained(around);
+        match drain.before {
+            Some(before) => {
+                self.capacity = Some((before.capacity, around.now));
+                self.error = before.error;
+            }
+            None if !self.sure && !drain.followed => {
+                self.capacity = None;
+                self.phase = Phase::Open;
+            }
+            None => {}
+        }
+        Found::NotHere(queue)
+    }
+
+    /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck
+    /// with a queue sends what it can, so less than that means that the queue had an end.
+    fn expected_fall(&self, drain: &Drain, left: f64) -> f64 {
+        let time = left - drain.since;
+        match self.meter.between(drain.since, left) {
+            Some(bytes) => (time - bytes / drain.capacity).max(0.0),
+            None => 0.0,
+        }
+    }
+
+    pub(super) fn drained(&mut self, around: &Around) -> Found {
+        self.phase = Phase::Steady;
+        self.next_try = around.now + self.patience * (1.0 - self.restless(around.now)).powi(2);
+        self.quiet = around.now;
+        Found::Changed(Reason::Drained { dir: self.dir })
+    }
+}

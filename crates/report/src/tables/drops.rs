@@ -40,8 +40,9 @@ pub(super) fn drops(rows: &[Row<'_>]) -> Grid {
         ],
         groups: grouped(lines),
         notes: vec![
-            "Dropped on the gateway, on purpose; what is sent again beyond that was lost in the \
-             buffers of the line. Empty acknowledgements: of those that a policer dropped."
+            "Dropped on the gateway, on purpose, CAKE's filtered acknowledgements among them; what \
+             is sent again beyond that was lost in the buffers of the line. Empty \
+             acknowledgements: of those that a policer dropped."
                 .to_owned(),
         ],
     }

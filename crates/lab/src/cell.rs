@@ -17,7 +17,7 @@ use evenkeel_measure::probe::{ProbeConfig, ProbeOutcome, Prober};
 use evenkeel_sys::clock;
 use evenkeel_sys::sched::CpuTimes;
 
-use crate::emulator::{Emulator, EmulatorReport, LineConfig};
+use crate::emulator::{Emulator, EmulatorReport};
 use crate::experiment::{Experiment, LoadSpec, millis, server_address};
 use crate::peers::Lacks;
 use crate::topology::{Topology, WAN, lan_device};
@@ -79,18 +79,7 @@ pub(crate) fn run(
         LabError::unknown("load", &cell.load, experiment.loads.iter().map(|l| &l.name))
     })?;
     let (hosts, ends) = Topology::build(experiment)?;
-    let [down, up] = experiment.pipes(cell.seed);
-    let beyond = experiment.servers.iter().enumerate().map(|(i, s)| {
-        let more = s.rtt_ms - experiment.line.rtt_ms;
-        (server_address(i), millis(more))
-    });
-    let line = LineConfig {
-        down,
-        up,
-        beyond: beyond.collect(),
-        filters_icmp: experiment.line.filters_icmp,
-    };
-    let emulator = Emulator::start(ends, line)?;
+    let emulator = Emulator::start(ends, experiment.line_config(cell.seed))?;
     let site = Site {
         wan: WAN.to_owned(),
         lan: (0..experiment.clients).map(lan_device).collect(),

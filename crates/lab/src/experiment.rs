@@ -12,6 +12,7 @@ use evenkeel_core::result::{ConditionFacts, LineFacts, Published};
 use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Deserializer};
 
+use crate::emulator::LineConfig;
 use crate::{LabError, Shaper, run::NONE};
 
 mod changing;
@@ -329,8 +330,23 @@ impl Experiment {
         RateTrace::steps(steps, period).map_err(|e| e.to_string())
     }
 
+    /// The line as the emulator takes it, with randomness from `seed`.
+    pub fn line_config(&self, seed: u64) -> LineConfig {
+        let [down, up] = self.pipes(seed);
+        let beyond = self.servers.iter().enumerate().map(|(i, s)| {
+            let more = s.rtt_ms - self.line.rtt_ms;
+            (server_address(i), millis(more))
+        });
+        LineConfig {
+            down,
+            up,
+            beyond: beyond.collect(),
+            filters_icmp: self.line.filters_icmp,
+        }
+    }
+
     /// The two directions of the line, towards the customer first, with randomness from `seed`.
-    pub fn pipes(&self, seed: u64) -> [PipeConfig; 2] {
+    fn pipes(&self, seed: u64) -> [PipeConfig; 2] {
         let line = &self.line;
         let buffers = [line.down_buffer, line.up_buffer];
         let mut seeds = [seed, seed ^ 0x5555_5555_5555_5555].into_iter();

@@ -14,7 +14,7 @@ use evenkeel_core::plan::{Choice, Ingress, Mode};
 use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
 use evenkeel_lab::Experiment;
-use evenkeel_lab::emulator::{Emulator, LineConfig};
+use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::experiment::server_address;
 use evenkeel_lab::topology::{Topology, WAN};
 use evenkeel_sys::poll::{Interest, Poller, Waker};
@@ -96,22 +96,7 @@ fn measured(n: usize, rounds: usize) -> Result<Vec<f64>, String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
     let experiment = Experiment::load(&file).unwrap();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
-    let [down, up] = experiment.pipes(1);
-    let beyond = experiment.servers.iter().enumerate().map(|(i, s)| {
-        let more = (s.rtt_ms - experiment.line.rtt_ms) / 1000.0;
-        (server_address(i), Duration::from_secs_f64(more))
-    });
-    let beyond = beyond.collect();
-    let emulator = Emulator::start(
-        ends,
-        LineConfig {
-            down,
-            up,
-            beyond,
-            filters_icmp: false,
-        },
-    )
-    .unwrap();
+    let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
     let records = tempfile::tempdir().unwrap();
     let (dir, line) = (records.path().to_owned(), experiment.line.clone());
     let stop = Arc::new(Waker::new().unwrap());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use evenkeel_core::ping::log::Log;
 use evenkeel_lab::Experiment;
-use evenkeel_lab::emulator::{Emulator, LineConfig};
+use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::topology::Topology;
 use evenkeel_lab::witness::Witness;
 use evenkeel_sys::Netns;
@@ -34,18 +34,7 @@ pub(crate) fn line() -> Line {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
     let experiment = Experiment::load(&file).unwrap();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
-    let [down, up] = experiment.pipes(1);
-    let beyond = Vec::new();
-    let emulator = Emulator::start(
-        ends,
-        LineConfig {
-            down,
-            up,
-            beyond,
-            filters_icmp: false,
-        },
-    )
-    .unwrap();
+    let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
     let witness = Witness::start(&hosts.gateway, PORT, IRTT_KEY).unwrap();
     Line {
         hosts,

@@ -6,9 +6,6 @@
 //! rate is made in place and never rebuilds a tree. Non-goals: sending anything to a kernel, and
 //! choosing rates by measurement.
 
-use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -19,10 +16,14 @@ use crate::tc::{Dev, FilterKey, Handle, LinkSettings, Op, Protocol};
 use crate::{Framing, Rate};
 
 mod cake;
+mod features;
 mod filters;
 mod htb;
+mod mode;
 
+pub use features::{Backend, Capabilities, Choice, Feature};
 pub use htb::{htb_link, is_leaf_of, tier_minor};
+pub use mode::{Mode, Shaped};
 
 /// Major number of our root discipline on the WAN device.
 pub const EGRESS: u16 = 0xec0;
@@ -35,153 +36,6 @@ pub const PROGRAM_PREF: u16 = 0xec00;
 const CLSACT_PREF: u16 = PROGRAM_PREF + 1;
 /// Names of our programs: for what leaves, and for what arrives.
 pub const PROGRAMS: [&str; 2] = ["ek_egress", "ek_ingress"];
-
-/// Something a kernel has or lacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Feature {
-    /// sch_cake.
-    Cake,
-    /// sch_htb.
-    Htb,
-    /// sch_fq_codel.
-    FqCodel,
-    /// sch_tbf.
-    Tbf,
-    /// sch_ingress's clsact.
-    Clsact,
-    /// cls_u32.
-    U32,
-    /// cls_u32's match on marks.
-    U32Mark,
-    /// cls_matchall.
-    Matchall,
-    /// act_mirred.
-    Mirred,
-    /// act_skbedit.
-    Skbedit,
-    /// The ifb driver.
-    Ifb,
-    /// Our own eBPF programs, and cls_bpf to attach them.
-    Bpf,
-}
-
-impl Feature {
-    /// All of them.
-    pub const ALL: [Feature; 12] = [
-        Feature::Cake,
-        Feature::Htb,
-        Feature::FqCodel,
-        Feature::Tbf,
-        Feature::Clsact,
-        Feature::U32,
-        Feature::U32Mark,
-        Feature::Matchall,
-        Feature::Mirred,
-        Feature::Skbedit,
-        Feature::Ifb,
-        Feature::Bpf,
-    ];
-
-    /// The kernel's configuration option that brings it.
-    pub const fn config(self) -> &'static str {
-        match self {
-            Feature::Cake => "CONFIG_NET_SCH_CAKE",
-            Feature::Htb => "CONFIG_NET_SCH_HTB",
-            Feature::FqCodel => "CONFIG_NET_SCH_FQ_CODEL",
-            Feature::Tbf => "CONFIG_NET_SCH_TBF",
-            Feature::Clsact => "CONFIG_NET_SCH_INGRESS",
-            Feature::U32 => "CONFIG_NET_CLS_U32",
-            Feature::U32Mark => "CONFIG_CLS_U32_MARK",
-            Feature::Matchall => "CONFIG_NET_CLS_MATCHALL",
-            Feature::Mirred => "CONFIG_NET_ACT_MIRRED",
-            Feature::Skbedit => "CONFIG_NET_ACT_SKBEDIT",
-            Feature::Ifb => "CONFIG_IFB",
-            Feature::Bpf => "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_BPF",
-        }
-    }
-}
-
-impl fmt::Display for Feature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Feature::Cake => "CAKE",
-            Feature::Htb => "HTB",
-            Feature::FqCodel => "fq_codel",
-            Feature::Tbf => "TBF",
-            Feature::Clsact => "clsact",
-            Feature::U32 => "the u32 classifier",
-            Feature::U32Mark => "u32's match on marks",
-            Feature::Matchall => "the matchall classifier",
-            Feature::Mirred => "the mirred action",
-            Feature::Skbedit => "the skbedit action",
-            Feature::Ifb => "IFB devices",
-            Feature::Bpf => "eBPF",
-        })
-    }
-}
-
-/// What this kernel can do.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capabilities(pub BTreeSet<Feature>);
-
-impl Capabilities {
-    /// Whether it has `feature`.
-    pub fn has(&self, feature: Feature) -> bool {
-        self.0.contains(&feature)
-    }
-}
-
-/// A way to shape, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Backend {
-    /// CAKE on the WAN device and, with `ingress`, on an IFB.
-    Cake,
-    /// HTB's tiers with fq_codel leaves.
-    HtbFqCodel,
-    /// HTB's tiers with short FIFOs, one for each heavy flow, or flows spread over them by a hash
-    /// where there is no eBPF.
-    HtbBuckets,
-}
-
-impl Backend {
-    /// All of them, best first.
-    pub const ALL: [Backend; 3] = [Backend::Cake, Backend::HtbFqCodel, Backend::HtbBuckets];
-
-    /// What it cannot do without, beside what every backend needs for downloads.
-    fn needs(self) -> &'static [Feature] {
-        match self {
-            Backend::Cake => &[Feature::Cake],
-            Backend::HtbFqCodel => &[Feature::Htb, Feature::FqCodel, Feature::Tbf, Feature::U32],
-            Backend::HtbBuckets => &[Feature::Htb, Feature::Tbf, Feature::U32],
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Backend::Cake => "CAKE",
-            Backend::HtbFqCodel => "HTB with fq_codel",
-            Backend::HtbBuckets => "HTB with hash buckets",
-        })
-    }
-}
-
-/// What the user wants for a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Choice {
-    /// The best that the kernel has.
-    #[default]
-    Auto,
-    /// CAKE or nothing.
-    Cake,
-    /// HTB, with fq_codel if the kernel has it.
-    Htb,
-    /// HTB with FIFOs of our own, as on kernels that have nothing else.
-    Bare,
-}
 
 /// What the user wants for arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -207,116 +61,6 @@ impl Ingress {
             Ingress::Auto | Ingress::Ifb => return None,
         };
         Some(Policer::new(line, mtu, mark))
-    }
-}
-
-/// What matters more when both cannot be had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Ping time: a little headroom keeps the queue where we control it.
-    #[default]
-    Ping,
-    /// Bandwidth: no headroom; temporary rises of the ping are accepted.
-    Bandwidth,
-}
-
-impl FromStr for Choice {
-    type Err = String;
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "auto" => Ok(Choice::Auto),
-            "cake" => Ok(Choice::Cake),
-            "htb" => Ok(Choice::Htb),
-            "bare" => Ok(Choice::Bare),
-            _ => Err(format!("{s:?} is none of auto, cake, htb, bare")),
-        }
-    }
-}
-
-impl FromStr for Mode {
-    type Err = String;
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "ping" => Ok(Mode::Ping),
-            "bandwidth" => Ok(Mode::Bandwidth),
-            _ => Err(format!("{s:?} is neither ping nor bandwidth")),
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Mode::Ping => "ping",
-            Mode::Bandwidth => "bandwidth",
-        })
-    }
-}
-
-impl Mode {
-    /// The rates that a line of `up` and `down` is shaped to, and what receive windows aim at
-    /// where they are bounded on downloads in packets of so many bytes.
-    ///
-    /// From us the queue is all ours as soon as we send less than the line takes; the rest is
-    /// for clocks that differ. Towards us the queue moves to our side only as far as we are
-    /// slower than the line, and one that was built there drains at the difference. Where
-    /// senders are held by their windows no queue is built, and the shaper is there for the
-    /// others: it is a little slower than the line, and the windows aim a little below it. Where
-    /// arrivals are policed there is no shaper that windows have to stay below.
-    pub fn shaped(self, line: &Line, windows: Option<u32>, policed: bool) -> Shaped {
-        let (from, towards, aim) = match (self, windows) {
-            (Mode::Ping, Some(_)) if policed => (9900, 10_000, 10_000),
-            (Mode::Ping, Some(packet)) => {
-                let spare = spare_for_windows(line, packet);
-                (9900, 9990 - spare / 2, 9980 - spare / 2)
-            }
-            (Mode::Ping, None) => (9900, 9600, 0),
-            (Mode::Bandwidth, Some(_)) => (10_000, 10_000, 10_000),
-            (Mode::Bandwidth, None) => (10_000, 9900, 0),
-        };
-        Shaped {
-            up: whole_kbit(line.up.per_ten_thousand(from)),
-            down: if policed {
-                line.down
-            } else {
-                whole_kbit(line.down.per_ten_thousand(towards))
-            },
-            windows: windows.map(|_| whole_kbit(line.down.per_ten_thousand(aim))),
-        }
-    }
-}
-
-/// Ten-thousandths that windows leave of a line: the longer it takes for a packet the more, up
-/// to 2.2 %, because whole segments are granted and one too many then lasts long.
-fn spare_for_windows(line: &Line, packet: u32) -> u64 {
-    let us = line
-        .down
-        .time_for(line.framing.wire_len(packet).into())
-        .map_or(u64::MAX, |t| t.as_micros() as u64);
-    (us.saturating_sub(100) * 4 / 10).min(220)
-}
-
-/// What a line is shaped to, at the link layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shaped {
-    /// From us.
-    pub up: Rate,
-    /// Towards us; the line's own rate where arrivals are policed.
-    pub down: Rate,
-    /// What receive windows aim at, if they are bounded.
-    pub windows: Option<Rate>,
-}
-
-impl Shaped {
-    fn tuned(self, tuning: Tuning) -> Self {
-        let part =
-            |rate: Rate, permille: u32| whole_kbit(rate.permille(permille.into())).max(Rate::MIN);
-        Shaped {
-            up: part(self.up, tuning.up),
-            down: part(self.down, tuning.down),
-            windows: self.windows.map(|w| part(w, tuning.windows)),
-        }
     }
 }
 
@@ -587,11 +331,6 @@ pub fn plan_tuned(
     };
     plan.fill(caps);
     Ok(plan)
-}
-
-/// Rates are told and shown in kbit/s.
-const fn whole_kbit(rate: Rate) -> Rate {
-    Rate::from_kbit(rate.kbit())
 }
 
 /// Our IFB for the device of this number. The number, because names of 15 bytes leave no room.

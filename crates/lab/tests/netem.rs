@@ -1,8 +1,9 @@
 //! The emulator beside the kernel's own: netem with the same rate, framing, delay and queue.
 //!
 //! Both carry the same bursts and single packets, and both are held against arithmetic: within
-//! 2 % of each other and of what was set. netem is not in every kernel, so this runs in User Mode
-//! Linux, started by the last test here.
+//! 2 % of each other and of what was set. Judged in virtual time, whose kernel has netem.
+
+mod common;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
@@ -24,9 +25,6 @@ struct Line {
     netem: &'static str,
     delay: Duration,
     packets: u64,
-    /// A guest sends a burst faster than this line carries one packet or two, so that what came
-    /// of it is what the queue holds.
-    slow: bool,
 }
 
 const LINES: [Line; 2] = [
@@ -36,7 +34,6 @@ const LINES: [Line; 2] = [
         netem: "-14",
         delay: Duration::from_millis(40),
         packets: 200,
-        slow: false,
     },
     Line {
         kbit: 384,
@@ -44,7 +41,6 @@ const LINES: [Line; 2] = [
         netem: "26 48 5",
         delay: Duration::from_millis(40),
         packets: 20,
-        slow: true,
     },
 ];
 
@@ -217,69 +213,26 @@ fn within(what: &str, got: f64, wanted: f64, at_least: f64) {
     assert!(off <= allowed, "{what}: {got:.3}, not {wanted:.3}");
 }
 
-/// Only in the guest, where there is netem.
 #[test]
 fn agrees_with_netem() {
-    if std::env::var_os("EVENKEEL_UML").is_none() {
+    if !common::in_virtual_time("agrees_with_netem") {
         return;
     }
     for line in &LINES {
-        // A busy machine can hold the guest up; what is wrong stays wrong.
-        let mut last = None;
-        for _ in 0..4 {
-            let ours = World::emulated(line).measure(line);
-            let netem = World::netem(line).measure(line);
-            eprintln!(
-                "{} {} kbit/s: {ours:?}, netem {netem:?}",
-                line.framing, line.kbit
-            );
-            let checked = std::panic::catch_unwind(|| {
-                let single = line.delay.as_secs_f64() * 1000.0 + line.arithmetic(100);
-                for (name, seen) in [("emulator", &ours), ("netem", &netem)] {
-                    let of = |figure: &str| format!("{name}, {}, {figure}", line.framing);
-                    if line.slow {
-                        // One may have left while the burst was sent.
-                        within(&of("came"), seen.came, line.packets as f64, 1.0);
-                    }
-                    within(&of("gap"), seen.gap_ms, line.arithmetic(1500), 0.0);
-                    within(&of("delay"), seen.delay_ms, single, 0.0);
-                }
-                within("emulator and netem, gap", ours.gap_ms, netem.gap_ms, 0.0);
-            });
-            let Err(why) = checked else {
-                last = None;
-                break;
-            };
-            last = Some(why);
+        let ours = World::emulated(line).measure(line);
+        let netem = World::netem(line).measure(line);
+        eprintln!(
+            "{} {} kbit/s: {ours:?}, netem {netem:?}",
+            line.framing, line.kbit
+        );
+        let single = line.delay.as_secs_f64() * 1000.0 + line.arithmetic(100);
+        for (name, seen) in [("emulator", &ours), ("netem", &netem)] {
+            let of = |figure: &str| format!("{name}, {}, {figure}", line.framing);
+            // One may have left while the burst was sent.
+            within(&of("came"), seen.came, line.packets as f64, 1.0);
+            within(&of("gap"), seen.gap_ms, line.arithmetic(1500), 0.0);
+            within(&of("delay"), seen.delay_ms, single, 0.0);
         }
-        if let Some(why) = last {
-            std::panic::resume_unwind(why);
-        }
+        within("emulator and netem, gap", ours.gap_ms, netem.gap_ms, 0.0);
     }
-}
-
-#[test]
-fn in_user_mode_linux() {
-    if std::env::var_os("EVENKEEL_UML").is_some() {
-        return;
-    }
-    if !nix::unistd::geteuid().is_root() {
-        println!("SKIP in_user_mode_linux: not root, so no guest");
-        return;
-    }
-    let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let out = Command::new(format!("{top}/scripts/uml/run"))
-        .args(["--timeout", "240", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "agrees_with_netem", "--nocapture"])
-        .output()
-        .expect("run scripts/uml/run");
-    let text = String::from_utf8_lossy(&out.stdout);
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{text}\n{errors}");
-    assert!(
-        text.contains("1 passed"),
-        "no test ran in the guest:\n{text}"
-    );
-    eprintln!("{errors}");
 }

@@ -899,6 +899,7 @@ static __always_inline void hand_on(struct __sk_buff *skb, const struct side *s,
 	skb->priority = s->major | minor;
 }
 
+#include "pass.h"
 #include "police.h"
 #include "stamps.h"
 
@@ -940,9 +941,13 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 		return TC_ACT_SHOT;
 	}
 	again();
-	if (way == DOWN)
-		return police(skb, s, f, s->now);
-	return TC_ACT_UNSPEC;
+	if (way == UP)
+		return TC_ACT_UNSPEC;
+	if (passes(skb, &c->side[DOWN], f, p, s->now)) {
+		counts->passed++;
+		return TC_ACT_OK;
+	}
+	return police(skb, s, f, s->now);
 }
 
 SEC("classifier")

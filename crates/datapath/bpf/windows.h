@@ -319,8 +319,12 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	/* A queue, unless the line has long been idle in spite of it: then so long do
 	 * acknowledgements take.
 	 */
-	int proven = now - pool->full_at >= proof(l, base);
+	__u64 since = now - pool->full_at;
+	int proven = since >= proof(l, base);
 
+	/* Sooner where a good part of it is free at this moment, as it is at the beginning. */
+	if (pool->now < l->target - l->target / 32)
+		proven |= since + SECOND * 3 / 16 >= proof(l, base);
 	if (!pool->full && proven && excess > g->usual)
 		g->usual = excess;
 	if (pool->full)
@@ -483,8 +487,10 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 		most = 2 * FIRST_SEGMENTS;
 	if (g->flags & GRANT_RAMPS && n > most)
 		n = most;
-	if (n < 2)
+	if (n < 2) {
 		n = 2;
+		pool->least = now;
+	}
 	/* What is short had better be over soon. */
 	if (n < FIRST_SEGMENTS && l->packet_ns * FIRST_SEGMENTS < 4000000 &&
 	    f->way[DOWN].packets < FIRST_SEGMENTS)

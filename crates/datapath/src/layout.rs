@@ -20,11 +20,11 @@ pub const RULE: usize = 64;
 /// `struct flow_key`.
 pub const KEY: usize = 40;
 /// `struct flow`.
-pub const FLOW: usize = 328;
+pub const FLOW: usize = 336;
 /// `struct line`.
 pub const LINE: usize = 48;
 /// `struct counts`.
-pub const COUNTS: usize = 216;
+pub const COUNTS: usize = 224;
 /// `MAX_RULES`: of one set.
 pub const MAX_RULES: u32 = 128;
 /// `RTT_STEPS`: of one side.
@@ -383,6 +383,7 @@ impl Flow {
         let first = Duration::from_nanos(r.u64()?);
         let cgroup = r.u64()?;
         let _syn = r.u64()?;
+        let _queued = r.u64()?;
         let _generation = r.u32()?;
         let mark = r.u32()?;
         let why = match r.u16()? {
@@ -430,6 +431,8 @@ pub struct Counts {
     pub full: u64,
     /// Segments dropped: of flows that know no windows, beyond their share.
     pub slowed: u64,
+    /// Small packets that arrived and did not go to our queue.
+    pub passed: u64,
     /// Segments by tier.
     pub tier_packets: [[u64; 4]; 2],
     /// Bytes by tier.
@@ -452,6 +455,7 @@ impl Counts {
         self.new_flows += r.u64()?;
         self.full += r.u64()?;
         self.slowed += r.u64()?;
+        self.passed += r.u64()?;
         let tiers = [&mut self.tier_packets, &mut self.tier_bytes];
         for n in tiers.into_iter().flatten().flatten() {
             *n += r.u64()?;

@@ -205,6 +205,12 @@ fn a_killed_one_leaves_a_line_that_works() {
             out
         };
         killed();
+        // As if it had been in the middle of writing.
+        for name in left(dir) {
+            if !name.ends_with("lock") {
+                std::fs::write(dir.join("run").join(name + ".new"), "{").unwrap();
+            }
+        }
         if let Some(maps) = evenkeel_kernel::maps("wan").unwrap() {
             let lease = maps.lease().unwrap();
             let ends = lease.saturating_sub(clock::monotonic());

@@ -222,12 +222,18 @@ impl StateDir {
         self.delete(device, MODEL)
     }
 
+    /// Also what somebody was killed in the middle of writing.
     fn delete(&self, device: &str, ending: &str) -> Result<(), Error> {
-        let path = self.path(device, ending);
-        match fs::remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path, &e)),
-            _ => Ok(()),
+        for ending in [ending, &format!("{ending}.new")] {
+            let path = self.path(device, ending);
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::file("remove", &path, &e));
+                }
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Devices of this namespace with a record, sorted.

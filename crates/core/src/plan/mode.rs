@@ -57,7 +57,7 @@ impl Mode {
             (Mode::Ping, Some(_)) if policed => (9900, 10_000, 10_000),
             (Mode::Ping, Some(packet)) => {
                 let spare = spare_for_windows(line, packet);
-                (9900, 9990 - spare, 9980 - spare)
+                (9900, 9990 - spare, 9965 - spare)
             }
             (Mode::Ping, None) => (9900, 9600, 0),
             (Mode::Bandwidth, Some(_)) => (10_000, 10_000, 10_000),

@@ -6,6 +6,7 @@
 
 mod bench;
 mod parser;
+mod passes;
 mod round_trips;
 mod rules;
 mod stamps;

@@ -1,0 +1,49 @@
+/* Small packets that do not wait at our IFB: what has come over the line behind a long packet has
+ * waited for it once. Behind our own shaper it would wait for the same one again: a packet's time,
+ * 0.1 ms at 100 Mbit/s and 6 ms at 2.
+ *
+ * Principles: only where windows hold the senders, and could hold them tighter, so that the line is
+ * not the shaper's to keep, who does not see what passes; it counts as the others' (windows.h), and
+ * downloads leave room for it. A sixteenth of the line at most; nothing overtakes a packet of its
+ * own flow.
+ * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk.
+ */
+#pragma once
+
+/* A byte that passes takes the time of so many, and so much may come at once, ns. */
+#define PASS_COST 16
+#define PASS_BURST (SECOND / 20)
+/* After this long what a flow has in our queue has left it; a small packet sooner, ns. */
+#define PASS_ORDER (SECOND / 20)
+#define PASS_SMALL (SECOND / 1000)
+
+/* Whether a packet that arrived goes straight on. */
+static __always_inline int passes(struct __sk_buff *skb, const struct side *s, struct flow *f,
+				  const struct packet *p, __u64 now)
+{
+	__u32 zero = 0;
+
+	if (p->key.proto == IPPROTO_TCP || s->hand == HAND_NOTHING)
+		return 0;
+	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
+	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);
+
+	if (!l || !pool || now >= l->lease || !l->packet)
+		return 0;
+	int small = p->segments == 1 && p->length < SMALL_BYTES;
+	int held = !pool->least || now - pool->least > SECOND;
+
+	if (small && held && !f->way[DOWN].heavy && f->tier != BULK && now >= f->queued &&
+	    pool->passes < now + PASS_BURST) {
+		if (pool->passes < now)
+			pool->passes = now;
+		pool->passes += (__u64)wire_bytes(skb, &l->framing, p) * l->packet_ns / l->packet *
+				PASS_COST;
+		return 1;
+	}
+	__u64 until = now + (small ? PASS_SMALL + 2ULL * l->packet_ns : PASS_ORDER);
+
+	if (until > f->queued)
+		f->queued = until;
+	return 0;
+}

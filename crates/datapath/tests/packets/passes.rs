@@ -1,0 +1,80 @@
+//! Which small packets go past our ingress queue.
+
+use std::time::Duration;
+
+use evenkeel_core::framing::Mode;
+use evenkeel_core::{Framing, Rate};
+use evenkeel_datapath::layout::{End, Hand, Line, Rule};
+
+use crate::bench::{ACK, Bench, NEXT, TCP, THEM, UDP, US, down4, tcp, udp, v4};
+
+/// `TC_ACT_OK`: on to the stack, past the filter that redirects to the IFB.
+const ON: u32 = 0;
+
+fn line(kbit: u64) -> Line {
+    Line {
+        lease: Duration::MAX,
+        rate: Rate::from_kbit(kbit),
+        target: Rate::from_kbit(kbit),
+        framing: Framing::new(Mode::None, 14, 64),
+        mtu: 1500,
+        slack: Duration::ZERO,
+    }
+}
+
+/// What became of a packet that arrived.
+fn arrives(b: &Bench, packet: &[u8]) -> u32 {
+    b.programs.test_run("ek_ingress", packet, &[], 1).unwrap().0
+}
+
+#[test]
+fn small_packets_of_light_flows_pass() {
+    let rules = [Rule {
+        tier: 3,
+        ports: Some((End::Any, 6881, 6889)),
+        ..Rule::default()
+    }];
+    let mut b = Bench::with_rules(0, Hand::Cake, &rules);
+    let call = down4(&udp(5004, 5005, 172), UDP);
+    assert_eq!(arrives(&b, &call), NEXT, "windows hold nobody");
+    b.maps.set_line(Some(line(100_000))).unwrap();
+    let echo = v4(THEM, US, 1, 0, 0, &[0, 0, 0, 0, 0, 1, 0, 1]);
+    for (what, packet, becomes) in [
+        ("a call", &call, ON),
+        ("an echo reply", &echo, ON),
+        ("a long datagram", &down4(&udp(1, 2, 1200), UDP), NEXT),
+        ("a short one behind it", &down4(&udp(1, 2, 100), UDP), NEXT),
+        (
+            "an acknowledgement",
+            &down4(&tcp(80, 3, ACK, &[], 0), TCP),
+            NEXT,
+        ),
+        ("bulk", &down4(&udp(6881, 4, 100), UDP), NEXT),
+    ] {
+        assert_eq!(arrives(&b, packet), becomes, "{what}");
+    }
+    assert_eq!(b.maps.counts().unwrap().passed, 2);
+    // What it was behind has left our queue by then.
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(arrives(&b, &down4(&udp(1, 2, 100), UDP)), ON);
+}
+
+#[test]
+fn no_more_than_their_part_of_the_line_passes() {
+    let mut b = Bench::new(0, Hand::Buckets);
+    b.maps.set_line(Some(line(1000))).unwrap();
+    let packets: Vec<_> = (1..200)
+        .map(|port| down4(&udp(port, 9, 100), UDP))
+        .collect();
+    let passed = packets.iter().filter(|p| arrives(&b, p) == ON).count();
+    // 142 bytes each, of which 390 may come at once; and the first is let through whole.
+    assert!((3..=6).contains(&passed), "{passed}");
+}
+
+#[test]
+fn behind_a_policer_there_is_no_queue_to_pass() {
+    let mut b = Bench::new(0, Hand::Nothing);
+    b.maps.set_line(Some(line(100_000))).unwrap();
+    assert_eq!(arrives(&b, &down4(&udp(5004, 5005, 172), UDP)), NEXT);
+    assert_eq!(b.maps.counts().unwrap().passed, 0);
+}

@@ -51,10 +51,11 @@ impl Mode {
     /// slower than the line, and one that was built there drains at the difference. Where
     /// senders are held by their windows no queue is built, and the shaper is there for the
     /// others: it is a little slower than the line, and the windows aim a little below it. Where
-    /// arrivals are policed there is no shaper that windows have to stay below.
+    /// arrivals are policed there is no shaper that windows have to stay below, and from us only
+    /// clocks are left room for.
     pub fn shaped(self, line: &Line, windows: Option<u32>, policed: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
-            (Mode::Ping, Some(_)) if policed => (9900, 10_000, 10_000),
+            (Mode::Ping, Some(_)) if policed => (9990, 10_000, 10_000),
             (Mode::Ping, Some(packet)) => {
                 let spare = spare_for_windows(line, packet);
                 (9900, 9990 - spare, 9965 - spare)

@@ -168,8 +168,8 @@ pub struct Plan {
     pub ingress: Rate,
     /// What receive windows aim at, link layer; `None`: they are left alone.
     pub windows: Option<Rate>,
-    /// CAKE's interval from us, if it is not its default.
-    pub interval: Option<Duration>,
+    /// CAKE's intervals from us and towards us, if they are not its default.
+    pub intervals: [Option<Duration>; 2],
     /// How long packets of new TCP connections may be.
     pub segments: Segments,
     /// Name of the IFB that arriving packets are redirected to, if they are not policed.
@@ -244,8 +244,9 @@ pub struct Tuning {
     pub windows: u32,
     /// Share of what the shaper from us would otherwise be set to.
     pub up: u32,
-    /// CAKE's interval from us; `None`: its own default, which it keeps once it has another.
-    pub interval: Option<Duration>,
+    /// CAKE's intervals from us and towards us; `None`: its own default. Once it has another, it
+    /// keeps that.
+    pub intervals: [Option<Duration>; 2],
 }
 
 impl Default for Tuning {
@@ -255,7 +256,7 @@ impl Default for Tuning {
             down: 1000,
             windows: 1000,
             up: 1000,
-            interval: None,
+            intervals: [None; 2],
         }
     }
 }
@@ -321,7 +322,7 @@ pub fn plan_tuned(
         egress: shaped.up,
         ingress: shaped.down,
         windows: shaped.windows,
-        interval: tuning.interval,
+        intervals: tuning.intervals,
         segments,
         ifb: ifb_name(device.ifindex),
         policer,
@@ -364,7 +365,7 @@ impl Plan {
             mtu: self.device.mtu,
             ingress,
             very_asymmetric: self.line.very_asymmetric(),
-            interval: self.interval.filter(|_| !ingress),
+            interval: self.intervals[usize::from(ingress)],
             programs: self.programs,
             caps,
         };

@@ -41,6 +41,9 @@ pub struct Wanted {
 const DISTANT: u32 = 1500;
 /// CAKE's default.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Towards us windows make a queue go away; what is dropped for it meanwhile slows senders for
+/// seconds.
+const UNHURRIED: Duration = Duration::from_millis(400);
 
 /// A device that this process shapes.
 #[allow(missing_debug_implementations)] // aya's maps have none.
@@ -180,7 +183,10 @@ impl Live {
                 down.permille
             },
             up: up.permille,
-            interval: Some(INTERVAL + 10 * up.slack),
+            intervals: [
+                Some(INTERVAL + 10 * up.slack),
+                self.request.windows.then_some(UNHURRIED),
+            ],
         };
         let next = plan_tuned(
             &self.caps,

@@ -308,3 +308,24 @@ fn policing_needs_no_ifb() {
         }
     }
 }
+
+#[test]
+fn cake_has_the_interval_of_its_direction() {
+    let ms = |n| Some(Duration::from_millis(n));
+    let tuning = Tuning {
+        intervals: [ms(150), ms(400)],
+        ..Tuning::default()
+    };
+    let caps = caps(Backend::Cake);
+    let p = plan_tuned(&caps, &device(14), vdsl(), Policy::default(), tuning).unwrap();
+    let of = |dev: &str| {
+        p.setup.iter().find_map(|op| match op {
+            Op::QdiscReplace(q) if q.dev == dev.into() => match &q.qdisc {
+                crate::tc::Qdisc::Cake(c) => c.rtt,
+                _ => None,
+            },
+            _ => None,
+        })
+    };
+    assert_eq!([of("wan"), of(&p.ifb)], [ms(150), ms(400)]);
+}

@@ -23,6 +23,10 @@ pub struct Seen {
     pub down: Arrived,
     /// Flows that were new.
     pub new_flows: u64,
+    /// Small packets towards us that did not go to our queue.
+    pub passed: u64,
+    /// Segments dropped of flows that know no windows, to slow them down to their share.
+    pub slowed: u64,
     /// Round trips beyond the device, on the Internet.
     pub internet: RoundTrips,
     /// Round trips on our side of the device.
@@ -91,6 +95,8 @@ pub(crate) fn seen(maps: &Maps) -> Result<Seen, Error> {
         up: arrived(&counts, 0),
         down: arrived(&counts, 1),
         new_flows: counts.new_flows,
+        passed: counts.passed,
+        slowed: counts.slowed,
         internet: round_trips(&internet),
         lan: round_trips(&lan),
     })

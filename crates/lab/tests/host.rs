@@ -16,7 +16,7 @@ use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::experiment::server_address;
 use evenkeel_lab::topology::{Topology, WAN};
 use evenkeel_measure::echo::Echo;
-use evenkeel_measure::load::{Direction, Flow, Load};
+use evenkeel_measure::load::{Direction, Flow, FlowOutcome, Load};
 use evenkeel_measure::probe::{ProbeConfig, Prober};
 use evenkeel_sys::clock;
 
@@ -98,7 +98,7 @@ fn the_hosts_own_downloads_do_not_queue() {
     let loaded = loaded.into_iter().filter(|p| p.sent < ended);
     let increase: Vec<_> = loaded.map(|p| ms(&p) - base).collect();
     let increase = Summary::of(&increase).unwrap();
-    let bytes: u64 = outcomes.iter().map(|o| o.bytes()).sum();
+    let bytes: u64 = outcomes.iter().map(FlowOutcome::bytes).sum();
     let mbit = bytes as f64 * 8.0 / LOADED.as_secs_f64() / 1e6;
     println!("{mbit:.1} Mbit/s, {increase:?}");
     assert!(mbit > 98.0, "{mbit} Mbit/s of 102.3");

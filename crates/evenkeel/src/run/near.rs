@@ -15,7 +15,7 @@ use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_measure::ping::{Kind, Pinger};
-use evenkeel_sys::PacketOptions;
+use evenkeel_sys::{PacketOptions, clock};
 
 use super::profile;
 use crate::failure::Failure;
@@ -28,6 +28,8 @@ const HOPS: u8 = 3;
 const MORE_HOPS: u8 = 8;
 /// A hop that takes longer does not answer.
 const PATIENCE: Duration = Duration::from_millis(700);
+/// So often it is seen that another answered.
+const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
 const PUBLIC: [Ipv4Addr; 3] = [
     Ipv4Addr::new(1, 1, 1, 1),
@@ -171,26 +173,59 @@ fn first(
     origin: Origin,
     stop: &AtomicBool,
 ) -> Result<Option<Found>, Failure> {
-    // Where ICMP is filtered, a refused TCP connection is an answer too; strangers are not asked
-    // for one.
-    let kinds: &[Kind] = match origin {
-        Origin::Public => &[Kind::Echo],
-        Origin::Way | Origin::Told => &[Kind::Timestamp, Kind::Echo, Kind::Tcp],
+    let all: Vec<_> = all.into_iter().collect();
+    let each = |kinds: &[Kind]| -> Vec<_> {
+        let of = |a: &IpAddr| kinds.iter().map(|k| (*a, *k)).collect::<Vec<_>>();
+        all.iter().flat_map(of).collect()
     };
-    for address in all {
-        for &kind in kinds {
-            if let Some(mut pinger) = pinger(address, kind, None)
-                && answers(&mut pinger, stop)?
-            {
-                return Ok(Some(Found {
-                    address,
-                    kind,
-                    origin,
-                }));
-            }
+    let rounds: Vec<Vec<(IpAddr, Kind)>> = match origin {
+        // Strangers are asked one after the other, and only for an echo.
+        Origin::Public => all.iter().map(|a| vec![(*a, Kind::Echo)]).collect(),
+        // Where ICMP is filtered, a refused TCP connection is an answer too.
+        Origin::Way | Origin::Told => {
+            vec![each(&[Kind::Timestamp, Kind::Echo]), each(&[Kind::Tcp])]
+        }
+    };
+    for round in rounds {
+        if let Some((address, kind)) = ask(&round, stop)? {
+            return Ok(Some(Found {
+                address,
+                kind,
+                origin,
+            }));
         }
     }
     Ok(None)
+}
+
+/// Asks all at once; of those that answer, the first in this order.
+fn ask(all: &[(IpAddr, Kind)], stop: &AtomicBool) -> Result<Option<(IpAddr, Kind)>, Failure> {
+    let enough = AtomicBool::new(false);
+    let over = || enough.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed);
+    std::thread::scope(|s| {
+        let asked: Vec<_> = all
+            .iter()
+            .map(|&(address, kind)| {
+                let over = &over;
+                s.spawn(move || match pinger(address, kind, None) {
+                    Some(mut pinger) => answers(&mut pinger, over),
+                    None => Ok(false),
+                })
+            })
+            .collect();
+        let mut found = Ok(None);
+        for (of, asked) in all.iter().zip(asked) {
+            match asked.join() {
+                Ok(Ok(true)) => found = Ok(Some(*of)),
+                Ok(Ok(false)) => continue,
+                Ok(Err(e)) => found = Err(e),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            break;
+        }
+        enough.store(true, Ordering::Relaxed);
+        found
+    })
 }
 
 fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
@@ -211,18 +246,19 @@ pub(crate) fn is_answer(o: &Outcome) -> bool {
     matches!(o.fate, Fate::Reply | Fate::Refused)
 }
 
-/// Whether a probe is answered; with stamps, whether they are there.
-fn answers(pinger: &mut Pinger, stop: &AtomicBool) -> Result<bool, Failure> {
+/// Whether a probe is answered, with stamps if it asks for them, before it is `over`.
+fn answers(pinger: &mut Pinger, over: &dyn Fn() -> bool) -> Result<bool, Failure> {
     if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
         return Ok(false);
     }
-    while !stop.load(Ordering::Relaxed) {
+    while !over() {
         while let Some(event) = pinger.poll() {
             if let Event::Outcome(o) = event {
                 return Ok(is_answer(&o));
             }
         }
-        pinger.wait(None).map_err(Failure::work)?;
+        let until = clock::monotonic() + SLICE;
+        pinger.wait(Some(until)).map_err(Failure::work)?;
     }
     Ok(false)
 }

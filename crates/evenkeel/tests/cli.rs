@@ -194,7 +194,7 @@ fn shape_status_clear() {
         assert!(run(&format!("{plain} --windows off")).contains("48mbit down, 9900kbit up"));
         let held = run(plain);
         assert!(
-            held.contains("Receive windows hold downloads to 49755kbit.")
+            held.contains("Receive windows hold downloads to 49680kbit.")
                 && held.contains("in place"),
             "{held}"
         );
@@ -211,12 +211,12 @@ fn shape_status_clear() {
         assert!(run("shape wan 60mbit 12mbit --framing pppoe-ptm").contains("changed in place"));
         let slow = run("shape wan 16mbit 1mbit --framing pppoe-llcsnap");
         assert!(
-            slow.contains("TCP up: packets of at most 728 bytes, 6.8 ms each; costs 3.7 %")
+            slow.contains("TCP up: packets of at most 776 bytes, 7.2 ms each; costs 2.9 %")
                 && slow
                     .contains("TCP down: packets of at most 1496 bytes, 0.8 ms each; brings 2.8 %"),
             "{slow}"
         );
-        assert!(run("status").contains("TCP up: packets of at most 728 bytes"));
+        assert!(run("status").contains("TCP up: packets of at most 776 bytes"));
         let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
         assert_eq!(json[0]["segments_down"]["packet"], 1496);
         let off = "shape wan 16mbit 1mbit --framing pppoe-llcsnap --mss off";

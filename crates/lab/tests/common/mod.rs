@@ -29,7 +29,8 @@ pub(crate) fn in_virtual_time(test: &str) -> bool {
     let out = Command::new(format!("{top}/scripts/uml/run"))
         .args(["--timeout", "600", "--virtual"])
         .arg(kernel)
-        .arg("--")
+        // All of it, also from below /tmp, which is the guest's own.
+        .args(["--ro", top, "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .output()

@@ -8,8 +8,7 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use evenkeel_core::plan::{Choice, Ingress, Mode};
-use evenkeel_core::segments::Mss;
+use evenkeel_core::plan::Ingress;
 use evenkeel_kernel::{Request, StateDir, maps, shape};
 use evenkeel_measure::echo::Echo;
 use evenkeel_measure::probe::{ProbeConfig, Prober};
@@ -48,18 +47,10 @@ fn prepare(near: &Netns, far: &Netns, records: std::path::PathBuf) {
     })
     .unwrap();
     near.run(move || {
+        let rate = "50mbit".parse().unwrap();
         let request = Request {
-            device: "wan".into(),
-            down: "50mbit".parse().unwrap(),
-            up: "50mbit".parse().unwrap(),
-            framing: None,
-            choice: Choice::Auto,
             ingress: Ingress::Ifb,
-            mode: Mode::Ping,
-            windows: false,
-            mss: Mss::Off,
-            replace: false,
-            rules: Vec::new(),
+            ..common::request("wan", rate, rate)
         };
         let shaped = shape(&StateDir::new(records), &request).unwrap();
         // A probe of 98 bytes takes 7.8 ms and one comes every 5 ms: ever more wait.

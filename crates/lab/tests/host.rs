@@ -4,14 +4,10 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_core::Summary;
-use evenkeel_core::plan::{Choice, Ingress, Mode};
-use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
-use evenkeel_lab::Experiment;
 use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::experiment::server_address;
 use evenkeel_lab::topology::{Topology, WAN};
@@ -28,8 +24,7 @@ fn the_hosts_own_downloads_do_not_queue() {
     if !common::in_virtual_time("the_hosts_own_downloads_do_not_queue") {
         return;
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
-    let experiment = Experiment::load(&file).unwrap();
+    let experiment = common::vdsl100();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
     let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
     let records = tempfile::tempdir().unwrap();
@@ -38,17 +33,9 @@ fn the_hosts_own_downloads_do_not_queue() {
     // Nothing is forwarded: the gateway itself is the PC.
     let (pc, server) = (&hosts.gateway, &hosts.servers[0]);
     let request = Request {
-        device: WAN.into(),
-        down: line.down,
-        up: line.up,
         framing: Some(line.framing),
-        choice: Choice::Auto,
-        ingress: Ingress::Auto,
-        mode: Mode::Ping,
         windows: true,
-        mss: Mss::Off,
-        replace: false,
-        rules: Vec::new(),
+        ..common::request(WAN, line.down, line.up)
     };
     let shaped = dir.clone();
     pc.run(move || shape(&shaped, &request).unwrap()).unwrap();

@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use evenkeel_core::result::Run;
@@ -11,8 +10,7 @@ use evenkeel_lab::experiment::{Device, Experiment};
 use evenkeel_lab::{RunOptions, cells, run_cell};
 
 fn vdsl100(device: Device, seconds: f64) -> Experiment {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
-    let mut e = Experiment::load(&file).unwrap();
+    let mut e = common::vdsl100();
     e.line.device = device;
     e.duration.quick_s = seconds;
     e.duration.idle_s = 2.0;

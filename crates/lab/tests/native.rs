@@ -1,6 +1,8 @@
 //! Labs on this kernel: conditions are put in and taken out, and nothing stays behind. Whether
 //! the line is right is asked in virtual time (line.rs).
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -23,18 +25,8 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Says so and is false if this is really not root.
-fn root(test: &str) -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        println!("SKIP {test}: not root, so no namespaces and no TUN");
-    }
-    root
-}
-
 fn vdsl100(device: Device, seconds: f64) -> Experiment {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
-    let mut e = Experiment::load(&file).unwrap();
+    let mut e = common::vdsl100();
     e.line.device = device;
     e.duration.quick_s = seconds;
     e.duration.idle_s = 2.0;
@@ -71,7 +63,7 @@ impl Shaper for Recorder {
 
 #[test]
 fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
-    if !root("conditions_work_inside_the_gateway_and_a_stop_clears_them") {
+    if !common::root("conditions_work_inside_the_gateway_and_a_stop_clears_them") {
         return;
     }
     let _alone = alone();
@@ -188,7 +180,7 @@ fn child_of_the_kill_test() {
 
 #[test]
 fn kill_leaves_nothing_behind() {
-    if !root("kill_leaves_nothing_behind") {
+    if !common::root("kill_leaves_nothing_behind") {
         return;
     }
     let _alone = alone();

@@ -8,14 +8,10 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_core::plan::{Choice, Ingress, Mode};
-use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
-use evenkeel_lab::Experiment;
 use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::experiment::server_address;
 use evenkeel_lab::topology::{Topology, WAN};
@@ -95,8 +91,7 @@ fn talk(n: usize, rounds: usize) -> Vec<TcpStream> {
 
 /// Latest round trips of all connections, ms.
 fn measured(n: usize, rounds: usize) -> Vec<f64> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
-    let experiment = Experiment::load(&file).unwrap();
+    let experiment = common::vdsl100();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
     let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
     let records = tempfile::tempdir().unwrap();
@@ -114,17 +109,8 @@ fn measured(n: usize, rounds: usize) -> Vec<f64> {
         .gateway
         .run(move || {
             let request = Request {
-                device: WAN.into(),
-                down: line.down,
-                up: line.up,
                 framing: Some(line.framing),
-                choice: Choice::Auto,
-                ingress: Ingress::Auto,
-                mode: Mode::Ping,
-                windows: false,
-                mss: Mss::Off,
-                replace: false,
-                rules: Vec::new(),
+                ..common::request(WAN, line.down, line.up)
             };
             shape(&StateDir::new(shaped), &request).unwrap();
         })

@@ -3,7 +3,7 @@
 //!
 //! Runs here and, started by the last test, in User Mode Linux, which has everything.
 
-use std::process::Command;
+mod common;
 
 use evenkeel_core::result::LineFacts;
 use evenkeel_kernel::Session;
@@ -11,19 +11,6 @@ use evenkeel_lab::peers::{Lacks, Peer};
 use evenkeel_lab::{Shaper, ShaperError, Site};
 use evenkeel_sys::Netns;
 use evenkeel_sys::tun::{Tun, TunKind};
-
-fn in_guest() -> bool {
-    std::env::var_os("EVENKEEL_UML").is_some()
-}
-
-/// Says so and is false if this is really not root.
-fn root(test: &str) -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        println!("SKIP {test}: not root, so no namespaces and no TUN");
-    }
-    root
-}
 
 /// Devices and disciplines of this namespace.
 fn seen() -> Vec<String> {
@@ -84,7 +71,7 @@ fn once(peer: &mut Peer, line: (&str, &str, &str)) -> Result<Vec<String>, Shaper
 
 #[test]
 fn every_peer_comes_and_goes() {
-    if !root("every_peer_comes_and_goes") {
+    if !common::root("every_peer_comes_and_goes") {
         return;
     }
     for kind in [TunKind::Tun, TunKind::Tap] {
@@ -99,7 +86,7 @@ fn every_peer_comes_and_goes() {
                             let made = during.iter().any(|s| s.ends_with(" 1:"));
                             assert!(made, "{}: {during:?}", peer.name());
                         }
-                        Err(e) if e.is::<Lacks>() && !in_guest() => {
+                        Err(e) if e.is::<Lacks>() && !common::is_guest() => {
                             assert!(e.to_string().contains("CONFIG_"), "{e}");
                         }
                         Err(e) => panic!("{} on {line:?}: {e}", peer.name()),
@@ -113,21 +100,8 @@ fn every_peer_comes_and_goes() {
 
 #[test]
 fn in_user_mode_linux() {
-    if in_guest() || !root("in_user_mode_linux") {
+    if common::is_guest() || !common::root("in_user_mode_linux") {
         return;
     }
-    let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let out = Command::new(format!("{top}/scripts/uml/run"))
-        .args(["--timeout", "240", "--"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "every_peer_comes_and_goes"])
-        .output()
-        .expect("run scripts/uml/run");
-    let text = String::from_utf8_lossy(&out.stdout);
-    let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{text}\n{errors}");
-    assert!(
-        text.contains("1 passed"),
-        "no test ran in the guest:\n{text}"
-    );
+    common::in_guest("every_peer_comes_and_goes", &[]);
 }

@@ -167,61 +167,82 @@ fn addresses(host: &Host) -> impl Iterator<Item = IpAddr> + use<> {
     found.into_iter().flatten().map(|a| a.ip())
 }
 
-/// The first of `all` that answers something.
+/// Whether nobody waits for an answer any more.
+type Over<'a> = dyn Fn() -> bool + Sync + 'a;
+
+/// The first of `all` that answers something. Strangers are asked one after the other.
 fn first(
     all: impl IntoIterator<Item = IpAddr>,
     origin: Origin,
     stop: &AtomicBool,
 ) -> Result<Option<Found>, Failure> {
     let all: Vec<_> = all.into_iter().collect();
-    let each = |kinds: &[Kind]| -> Vec<_> {
-        let of = |a: &IpAddr| kinds.iter().map(|k| (*a, *k)).collect::<Vec<_>>();
-        all.iter().flat_map(of).collect()
+    let together = if origin == Origin::Public {
+        1
+    } else {
+        all.len().max(1)
     };
-    let rounds: Vec<Vec<(IpAddr, Kind)>> = match origin {
-        // Strangers are asked one after the other, and only for an echo.
-        Origin::Public => all.iter().map(|a| vec![(*a, Kind::Echo)]).collect(),
-        // Where ICMP is filtered, a refused TCP connection is an answer too.
-        Origin::Way | Origin::Told => {
-            vec![each(&[Kind::Timestamp, Kind::Echo]), each(&[Kind::Tcp])]
-        }
-    };
-    for round in rounds {
-        if let Some((address, kind)) = ask(&round, stop)? {
-            return Ok(Some(Found {
+    let stopped = || stop.load(Ordering::Relaxed);
+    for some in all.chunks(together) {
+        let found = at_once(some, &stopped, |&address, over| {
+            let kind = kind_of(address, origin, over)?;
+            Ok(kind.map(|kind| Found {
                 address,
                 kind,
                 origin,
-            }));
+            }))
+        })?;
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)
 }
 
-/// Asks all at once; of those that answer, the first in this order.
-fn ask(all: &[(IpAddr, Kind)], stop: &AtomicBool) -> Result<Option<(IpAddr, Kind)>, Failure> {
+/// What an address answers to. Where ICMP is filtered, a refused TCP connection is an answer too;
+/// strangers are asked for neither that nor their clock.
+fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Kind>, Failure> {
+    let rounds: &[&[Kind]] = match origin {
+        Origin::Public => &[&[Kind::Echo]],
+        Origin::Way | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
+    };
+    for kinds in rounds {
+        let found = at_once(kinds, over, |&kind, over| {
+            let Some(mut pinger) = pinger(address, kind, None) else {
+                return Ok(None);
+            };
+            Ok(answers(&mut pinger, over)?.then_some(kind))
+        })?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Asks all at once; of those that answer, the first in their order.
+fn at_once<T: Sync, R: Send>(
+    all: &[T],
+    over: &Over<'_>,
+    ask: impl Fn(&T, &Over<'_>) -> Result<Option<R>, Failure> + Sync,
+) -> Result<Option<R>, Failure> {
     let enough = AtomicBool::new(false);
-    let over = || enough.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed);
+    let over = || enough.load(Ordering::Relaxed) || over();
     std::thread::scope(|s| {
+        let (ask, over) = (&ask, &over);
         let asked: Vec<_> = all
             .iter()
-            .map(|&(address, kind)| {
-                let over = &over;
-                s.spawn(move || match pinger(address, kind, None) {
-                    Some(mut pinger) => answers(&mut pinger, over),
-                    None => Ok(false),
-                })
-            })
+            .map(|one| s.spawn(move || ask(one, over)))
             .collect();
         let mut found = Ok(None);
-        for (of, asked) in all.iter().zip(asked) {
-            match asked.join() {
-                Ok(Ok(true)) => found = Ok(Some(*of)),
-                Ok(Ok(false)) => continue,
-                Ok(Err(e)) => found = Err(e),
+        for answer in asked {
+            found = match answer.join() {
+                Ok(found) => found,
                 Err(panic) => std::panic::resume_unwind(panic),
+            };
+            if !matches!(found, Ok(None)) {
+                break;
             }
-            break;
         }
         enough.store(true, Ordering::Relaxed);
         found
@@ -247,7 +268,7 @@ pub(crate) fn is_answer(o: &Outcome) -> bool {
 }
 
 /// Whether a probe is answered, with stamps if it asks for them, before it is `over`.
-fn answers(pinger: &mut Pinger, over: &dyn Fn() -> bool) -> Result<bool, Failure> {
+fn answers(pinger: &mut Pinger, over: &Over<'_>) -> Result<bool, Failure> {
     if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
         return Ok(false);
     }

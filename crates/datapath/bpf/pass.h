@@ -4,8 +4,8 @@
  *
  * Principles: only where windows hold the senders, and could hold them tighter, so that the line is
  * not the shaper's to keep, who does not see what passes; it counts as the others' (windows.h), and
- * downloads leave room for it. A sixteenth of the line at most; nothing overtakes a packet of its
- * own flow.
+ * downloads leave room for it. A sixteenth of the line at most; not while an earlier packet of the
+ * same flow may still wait in our queue.
  * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk.
  */
 #pragma once
@@ -28,22 +28,23 @@ static __always_inline int passes(struct __sk_buff *skb, const struct side *s, s
 	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
 	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);
 
-	if (!l || !pool || now >= l->lease || !l->packet)
+	if (!l || !pool || now >= l->lease)
 		return 0;
 	int small = p->segments == 1 && p->length < SMALL_BYTES;
-	int held = !pool->least || now - pool->least > SECOND;
+	/* Senders could be held tighter. */
+	int held = !pool->tightest || now - pool->tightest > SECOND;
 
-	if (small && held && !f->way[DOWN].heavy && f->tier != BULK && now >= f->queued &&
-	    pool->passes < now + PASS_BURST) {
-		if (pool->passes < now)
-			pool->passes = now;
-		pool->passes += (__u64)wire_bytes(skb, &l->framing, p) * l->packet_ns / l->packet *
+	if (small && held && !f->way[DOWN].heavy && f->tier != BULK && now >= f->queued_until &&
+	    pool->pass_busy < now + PASS_BURST) {
+		if (pool->pass_busy < now)
+			pool->pass_busy = now;
+		pool->pass_busy += (__u64)wire_bytes(skb, &l->framing, p) * l->packet_ns / l->packet *
 				PASS_COST;
 		return 1;
 	}
 	__u64 until = now + (small ? PASS_SMALL + 2ULL * l->packet_ns : PASS_ORDER);
 
-	if (until > f->queued)
-		f->queued = until;
+	if (until > f->queued_until)
+		f->queued_until = until;
 	return 0;
 }

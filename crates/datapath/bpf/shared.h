@@ -138,8 +138,8 @@ struct pool {
 	__u64 full_at; /* when it was used to the full, or nobody asked for more */
 	__u64 busy;    /* until when a line a little slower would be busy with what came */
 	__u64 bounded; /* when a flow last used up its window */
-	__u64 least;   /* when a flow last had the smallest window there is */
-	__u64 passes;  /* until when the line's part for small packets is used up */
+	__u64 tightest; /* when a flow last had the smallest window there is */
+	__u64 pass_busy; /* until when the line's part for small packets is used up */
 	__u32 all, other; /* the same as smoothed rates, bytes per second */
 	__u32 now;     /* the first of them of late */
 	__u32 full;    /* whether the line is used to the full */
@@ -201,7 +201,7 @@ struct flow {
 	__u64 first; /* ns */
 	__u64 cgroup;
 	__u64 syn; /* time of the SYN or SYN-ACK whose answer is waited for */
-	__u64 queued; /* until when packets that arrived may wait in our queue; not of TCP */
+	__u64 queued_until; /* so long packets that arrived may wait in our queue; not of TCP */
 	__u32 generation;
 	__u32 mark;
 	__u16 why; /* number of the rule, or WHY_... */

@@ -489,7 +489,7 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 		n = most;
 	if (n < 2) {
 		n = 2;
-		pool->least = now;
+		pool->tightest = now;
 	}
 	/* What is short had better be over soon. */
 	if (n < FIRST_SEGMENTS && l->packet_ns * FIRST_SEGMENTS < 4000000 &&

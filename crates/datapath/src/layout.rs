@@ -383,7 +383,7 @@ impl Flow {
         let first = Duration::from_nanos(r.u64()?);
         let cgroup = r.u64()?;
         let _syn = r.u64()?;
-        let _queued = r.u64()?;
+        let _queued_until = r.u64()?;
         let _generation = r.u32()?;
         let mark = r.u32()?;
         let why = match r.u16()? {

@@ -185,7 +185,7 @@ impl Live {
             up: up.permille,
             intervals: [
                 Some(INTERVAL + 10 * up.slack),
-                self.request.windows.then_some(UNHURRIED),
+                self.plan.windows.map(|_| UNHURRIED),
             ],
         };
         let next = plan_tuned(

@@ -6,16 +6,8 @@ use std::process::{Command, exit};
 const SOURCE: &str = "bpf/evenkeel.bpf.c";
 
 fn main() {
-    for file in [
-        SOURCE,
-        "bpf/framing.h",
-        "bpf/police.h",
-        "bpf/stamps.h",
-        "bpf/shared.h",
-        "bpf/windows.h",
-        "build.rs",
-    ] {
-        println!("cargo::rerun-if-changed={file}");
+    for path in ["bpf", "build.rs"] {
+        println!("cargo::rerun-if-changed={path}");
     }
     println!("cargo::rerun-if-env-changed=CLANG");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default());

@@ -75,6 +75,8 @@ pub struct Device {
     pub link_header: u16,
     /// Its MTU, bytes of IP.
     pub mtu: u32,
+    /// It belongs to another (a bridge, a bond), which passes its frames on as they are.
+    pub is_port: bool,
     /// Somebody has put a clsact there.
     pub has_clsact: bool,
     /// Its segment sizes now.
@@ -168,6 +170,9 @@ pub struct Plan {
     pub ingress: Rate,
     /// What receive windows aim at, link layer; `None`: they are left alone.
     pub windows: Option<Rate>,
+    /// What the shaper towards us counts beside the bytes of senders that no window holds,
+    /// ten-thousandths.
+    pub surcharge: u32,
     /// CAKE's intervals from us and towards us, if they are not its default.
     pub intervals: [Option<Duration>; 2],
     /// How long packets of new TCP connections may be.
@@ -322,6 +327,13 @@ pub fn plan_tuned(
         egress: shaped.up,
         ingress: shaped.down,
         windows: shaped.windows,
+        // What is passed on as it is must not be longer than it was, and HTB's leaves take no
+        // frame that is longer than the device's.
+        surcharge: if device.is_port || backend != Backend::Cake {
+            0
+        } else {
+            shaped.surcharge
+        },
         intervals: tuning.intervals,
         segments,
         ifb: ifb_name(device.ifindex),

@@ -847,6 +847,8 @@ static __always_inline int rewrite(struct __sk_buff *skb, const struct packet *p
 
 #include "framing.h"
 #include "windows.h"
+#include "unheld.h"
+#include "downloads.h"
 #include "mss.h"
 
 /* Tells the queueing discipline. */
@@ -936,7 +938,7 @@ static __always_inline int run(struct __sk_buff *skb, int way)
 	hand_on(skb, &c->side[way & 1], f, p, way, now, counts);
 	bound_segments(skb, s, c->side[!(way & 1)].longest);
 	again();
-	if (windows(skb, f, p, way, s->now)) {
+	if (downloads(skb, f, p, way, s->now)) {
 		counts->slowed += p->segments;
 		return TC_ACT_SHOT;
 	}

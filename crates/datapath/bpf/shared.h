@@ -120,7 +120,7 @@ struct line {
 	struct framing framing;
 	__u32 segment; /* TCP's payload in a full packet */
 	__u32 slack;   /* round trips may be so much beyond the least without it meaning much, us */
-	__u32 pad;
+	__u32 surcharge; /* what the shaper is to count beside what comes of flows without windows, 1/10000 */
 };
 
 /* Who is active in a slot of time. */
@@ -145,6 +145,8 @@ struct pool {
 	__u32 full;    /* whether the line is used to the full */
 	__u32 queue;   /* round trips beyond the least, us, smoothed */
 	__u32 boost;   /* of shares, thousandths beyond them */
+	__u32 owed;    /* of the surcharge, bytes */
+	__u32 pad;
 	struct pool_slot slot[8];
 };
 

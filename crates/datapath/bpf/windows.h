@@ -12,9 +12,7 @@
  * no flow is bounded whose window scale is not known. Sums of who is active live in slots of
  * 33 ms, paid in advance for as long as a round trip takes: whoever ends or goes quiet is
  * forgotten without anybody looking for him.
- * What obeys no windows and moves much (QUIC) has a share as well. It is told to slow down by a
- * dropped packet a round trip, while it takes more and the line is full to 96 %.
- * Non-goals: what obeys neither: the ingress shaper's.
+ * Non-goals: what obeys no windows (unheld.h).
  */
 #pragma once
 
@@ -30,11 +28,6 @@
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
 #define MOST_BOOST 7000
 #define HOSTS 256
-/* Flows without windows: how much may wait on the line that is 4 % slower, and how seldom they are
- * slowed at least, ns.
- */
-#define SLOWED_QUEUE 5000000
-#define SLOWED_LEAST 20000000
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -579,102 +572,4 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 		g->edge = real;
 		g->flags |= GRANT_EDGE;
 	}
-}
-
-/* A packet of a flow without windows that moves much; 1 if it is to be dropped. */
-static __always_inline int slow_down(const struct line *l, struct pool *pool, struct host *h,
-				     struct flow *f, __u32 bytes, __u64 now)
-{
-	struct grant *g = &f->grant;
-	__u32 slot = now >> SLOT_SHIFT, base = base_rtt(f);
-	__u64 took = now - g->since, trip = base * 1000ULL;
-
-	if (trip < SLOWED_LEAST)
-		trip = SLOWED_LEAST;
-	g->bytes += bytes;
-	if (took >= trip) {
-		g->rate = took < 10 * SECOND ? g->bytes * SECOND / took : 0;
-		g->bytes = 0;
-		g->since = now;
-		g->settled = 0;
-	}
-	if ((__s32)(g->paid - slot) <= 1 || !g->settled)
-		enter(l, pool, h, f, slot);
-	if (g->rate < g->share - g->share / 16 || now - g->fresh < trip)
-		return 0;
-	/* The first time it probably doubles with every round trip. */
-	if (pool->busy < now + (g->fresh ? SLOWED_QUEUE : SLOWED_QUEUE / 3) + 4ULL * l->packet_ns)
-		return 0;
-	g->fresh = now;
-	return 1;
-}
-
-/* The entry of a flow's host: by its address and the device it is behind. Few are active at a
- * time, so two of them rarely share one; if so, they share as one.
- */
-static __always_inline __u8 host_of(struct __sk_buff *skb, const struct packet *p)
-{
-	const __u32 *a = p->key.local;
-	__u32 h = (a[0] ^ a[1] * 0x27d4eb2fu ^ a[2] ^ a[3]) * 0x9e3779b1u ^ skb->ingress_ifindex * 0x85ebca6bu;
-
-	h ^= h >> 16;
-	h ^= h >> 8;
-	return h;
-}
-
-/* All of it, for one packet; 1 if it is to be dropped. */
-static __always_inline int windows(struct __sk_buff *skb, struct flow *f, const struct packet *p,
-				   int way, __u64 now)
-{
-	__u32 zero = 0;
-	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
-	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);
-
-	if (!l || !pool)
-		return 0;
-	if (now >= l->lease) {
-		f->grant.flags &= ~(GRANT_EDGE | GRANT_SEEN);
-		f->grant.promise = 0;
-		if (way == DOWN && p->tcp_flags & TCP_SYN)
-			f->grant.origin = p->seq;
-		return 0;
-	}
-	int ours = p->key.proto == IPPROTO_TCP && p->tcp && !(f->seen & FLOW_MPTCP);
-
-	/* Both offers of scaling must be known, but for the first of them. */
-	if (p->tcp_flags & TCP_SYN)
-		ours = ours && f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN);
-	else
-		ours = ours && (f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN)) ==
-				       (FLOW_SYN_UP | FLOW_SYN_DOWN);
-	if (way == UP && !(f->grant.flags & GRANT_HOST)) {
-		f->grant.host = host_of(skb, p);
-		f->grant.flags |= GRANT_HOST;
-	}
-	__u32 at = f->grant.host, bytes;
-	struct host *h = bpf_map_lookup_elem(&ek_hosts, &at);
-
-	if (!h)
-		return 0;
-	if (way == UP) {
-		if (ours)
-			leaves(skb, l, pool, h, f, p, now);
-		return 0;
-	}
-	bytes = wire_bytes(skb, &l->framing, p);
-	__sync_fetch_and_add(&pool->arrived, bytes);
-	if (pool->busy < now)
-		pool->busy = now;
-	if (pool->busy < now + SECOND / 20 + 64ULL * l->packet_ns)
-		pool->busy += (__u64)bytes * l->packet_ns / l->packet * 25 / 24;
-	watch(l, pool, now);
-	again();
-	if (ours) {
-		arrived(skb, l, pool, h, f, p, bytes, now);
-		return 0;
-	}
-	if (f->way[DOWN].heavy)
-		return slow_down(l, pool, h, f, bytes, now);
-	__sync_fetch_and_add(&pool->others, bytes);
-	return 0;
 }

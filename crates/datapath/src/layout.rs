@@ -221,6 +221,9 @@ pub struct Line {
     /// Round trips may be so much longer than the least without it meaning much: on lines whose
     /// delay wanders, and where a short queue is kept.
     pub slack: Duration,
+    /// What a shaper behind the programs counts beside the bytes that come of flows that obey no
+    /// windows, ten-thousandths; 0: there is none, or it is not to.
+    pub surcharge: u32,
 }
 
 impl Line {
@@ -244,6 +247,7 @@ impl Line {
         w.u32(u32::from(self.framing.mpu));
         w.u32(self.mtu.saturating_sub(HEADERS).max(1));
         w.u32(u32::try_from(self.slack.as_micros()).unwrap_or(u32::MAX));
+        w.u32(self.surcharge);
         w.bytes
     }
 

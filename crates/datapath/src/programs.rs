@@ -97,7 +97,7 @@ impl Programs {
     pub fn test_run_out(&self, program: &str, packet: &[u8], context: &[u8]) -> Result<Ran, Error> {
         let mut ran = Ran {
             returned: 0,
-            packet: vec![0; packet.len()],
+            packet: vec![0; packet.len() + LONGER],
             context: vec![0; context.len()],
         };
         let options = TestRunOptions {
@@ -109,7 +109,9 @@ impl Programs {
             ..TestRunOptions::default()
         };
         let result = self.program(program)?.test_run(options);
-        ran.returned = result.map_err(|e| Error::Load(words(&e)))?.return_value;
+        let result = result.map_err(|e| Error::Load(words(&e)))?;
+        ran.returned = result.return_value;
+        ran.packet.truncate(result.data_size_out as usize);
         Ok(ran)
     }
 
@@ -140,7 +142,7 @@ impl Programs {
 
     /// The same, once: what it returned, and the packet as it is after it.
     pub fn test_packet(&self, program: &str, packet: &[u8]) -> Result<(u32, Vec<u8>), Error> {
-        let mut after = vec![0; packet.len()];
+        let mut after = vec![0; packet.len() + LONGER];
         let options = TestRunOptions {
             data_in: Some(packet),
             data_out: Some(&mut after),
@@ -150,9 +152,13 @@ impl Programs {
             .program(program)?
             .test_run(options)
             .map_err(|e| Error::Load(words(&e)))?;
+        after.truncate(ran.data_size_out as usize);
         Ok((ran.return_value, after))
     }
 }
+
+/// A program may make a packet longer by so much.
+const LONGER: usize = 256;
 
 /// What a test run left.
 #[derive(Debug)]

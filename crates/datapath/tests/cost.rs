@@ -127,6 +127,7 @@ fn bounding_windows_costs_little() {
         framing: Framing::new(Mode::None, 14, 64),
         mtu: 1500,
         slack: Duration::ZERO,
+        surcharge: 0,
     };
     let context = [0u8; 192];
     let run = |program: &str, packet: &[u8], repeat: u32| {

@@ -98,6 +98,7 @@ impl Live {
             ifindex: link.index,
             link_header: link.hardware.header_len().unwrap_or(14),
             mtu: link.mtu,
+            is_port: link.master != 0,
             has_clsact: true,
             sizes: shaped.state.sizes_before,
         };

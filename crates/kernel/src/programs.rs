@@ -120,6 +120,7 @@ pub(crate) fn line(plan: &Plan) -> Option<Line> {
         framing: plan.line.framing,
         mtu,
         slack: slack.unwrap_or_default(),
+        surcharge: plan.surcharge,
     })
 }
 

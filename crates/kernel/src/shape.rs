@@ -191,6 +191,7 @@ fn prepare(before: &Before, caps: &Capabilities, request: &Request) -> Result<(P
         ifindex: before.link.index,
         link_header: before.link.hardware.header_len().unwrap_or(14),
         mtu: before.link.mtu,
+        is_port: before.link.master != 0,
         has_clsact: before.has_clsact && !made_clsact,
         sizes,
     };

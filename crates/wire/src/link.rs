@@ -25,6 +25,7 @@ const IFNAME: u16 = 3;
 const MTU: u16 = 4;
 const LINK: u16 = 5;
 const QDISC: u16 = 6;
+const MASTER: u16 = 10;
 const TXQLEN: u16 = 13;
 const LINKINFO: u16 = 18;
 const STATS64: u16 = 23;
@@ -94,6 +95,8 @@ pub struct LinkInfo {
     pub txqlen: u32,
     /// The device that it stands on (VLAN, macvlan, a veth's peer), 0 if none.
     pub lower: u32,
+    /// The device that it belongs to (bridge, bond, VRF), 0 if none.
+    pub master: u32,
     /// Root discipline's kind.
     pub qdisc: String,
     /// `ifb`, `veth`, `tun`, ...; empty for hardware.
@@ -134,6 +137,7 @@ impl LinkInfo {
             mtu: 0,
             txqlen: 0,
             lower: 0,
+            master: 0,
             qdisc: String::new(),
             kind: String::new(),
             tx_queues: 1,
@@ -150,6 +154,7 @@ impl LinkInfo {
                 IFNAME => info.name = text(v),
                 MTU => info.mtu = number?,
                 LINK => info.lower = number?,
+                MASTER => info.master = number?,
                 QDISC => info.qdisc = text(v),
                 TXQLEN => info.txqlen = number?,
                 LINKINFO => info.kind = find(v, INFO_KIND).map(text).unwrap_or_default(),

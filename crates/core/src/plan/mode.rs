@@ -72,19 +72,32 @@ impl Mode {
                 whole_kbit(line.down.per_ten_thousand(towards))
             },
             windows: windows.map(|_| whole_kbit(line.down.per_ten_thousand(aim))),
+            surcharge: match (self, windows) {
+                (Mode::Ping, Some(packet)) if !policed => surcharge(line, packet),
+                _ => 0,
+            },
         }
     }
+}
+
+/// How much slower than the others those are shaped that no window holds, in ten-thousandths: the
+/// queue has to be at the shaper, and what a start left at the provider has to drain, which takes
+/// the longer the longer a packet takes.
+fn surcharge(line: &Line, packet: u32) -> u32 {
+    480 + (packet_us(line, packet) / 25).min(300) as u32
+}
+
+/// How long the line takes for a packet.
+fn packet_us(line: &Line, packet: u32) -> u64 {
+    let took = line.down.time_for(line.framing.wire_len(packet).into());
+    took.map_or(u64::MAX, |t| t.as_micros() as u64)
 }
 
 /// Ten-thousandths that windows and the shaper behind them leave of a line beyond what they leave
 /// of a fast one: the longer it takes for a packet the more, up to 1.1 %, because whole segments are
 /// granted and one too many then lasts long.
 fn spare_for_windows(line: &Line, packet: u32) -> u64 {
-    let us = line
-        .down
-        .time_for(line.framing.wire_len(packet).into())
-        .map_or(u64::MAX, |t| t.as_micros() as u64);
-    (us.saturating_sub(100) / 5).min(110)
+    (packet_us(line, packet).saturating_sub(100) / 5).min(110)
 }
 
 /// What a line is shaped to, at the link layer.
@@ -96,6 +109,9 @@ pub struct Shaped {
     pub down: Rate,
     /// What receive windows aim at, if they are bounded.
     pub windows: Option<Rate>,
+    /// What the shaper towards us counts beside the bytes of senders that no window holds,
+    /// ten-thousandths.
+    pub surcharge: u32,
 }
 
 impl Shaped {
@@ -106,6 +122,7 @@ impl Shaped {
             up: part(self.up, tuning.up),
             down: part(self.down, tuning.down),
             windows: self.windows.map(|w| part(w, tuning.windows)),
+            surcharge: self.surcharge,
         }
     }
 }

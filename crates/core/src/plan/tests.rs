@@ -8,6 +8,7 @@ fn device(link_header: u16) -> Device {
         ifindex: 7,
         link_header,
         mtu: 1500,
+        is_port: false,
         has_clsact: false,
         sizes: LinkSizes {
             gso: Some(65536),
@@ -328,4 +329,33 @@ fn cake_has_the_interval_of_its_direction() {
         })
     };
     assert_eq!([of("wan"), of(&p.ifb)], [ms(150), ms(400)]);
+}
+
+#[test]
+fn only_cake_counts_more_and_not_on_a_port() {
+    let of = |backend, is_port, line: Line, mode| {
+        let device = Device {
+            is_port,
+            ..device(14)
+        };
+        let policy = Policy {
+            mode,
+            windows: true,
+            ..Policy::default()
+        };
+        let tuning = Tuning::default();
+        let p = plan_tuned(&caps(backend), &device, line, policy, tuning).unwrap();
+        p.surcharge
+    };
+    let slow = Line {
+        down: Rate::from_kbit(2304),
+        ..vdsl()
+    };
+    assert_eq!(of(Backend::Cake, false, vdsl(), Mode::Ping), 484);
+    assert_eq!(of(Backend::Cake, false, slow, Mode::Ping), 660);
+    for backend in [Backend::HtbFqCodel, Backend::HtbBuckets] {
+        assert_eq!(of(backend, false, vdsl(), Mode::Ping), 0);
+    }
+    assert_eq!(of(Backend::Cake, true, vdsl(), Mode::Ping), 0);
+    assert_eq!(of(Backend::Cake, false, vdsl(), Mode::Bandwidth), 0);
 }

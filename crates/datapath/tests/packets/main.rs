@@ -11,3 +11,4 @@ mod round_trips;
 mod rules;
 mod stamps;
 mod tiers;
+mod unheld;

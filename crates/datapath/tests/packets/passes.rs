@@ -19,6 +19,7 @@ fn line(kbit: u64) -> Line {
         framing: Framing::new(Mode::None, 14, 64),
         mtu: 1500,
         slack: Duration::ZERO,
+        surcharge: 0,
     }
 }
 

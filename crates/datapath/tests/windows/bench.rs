@@ -98,6 +98,7 @@ pub(crate) fn line(kbit: u64, lease: Duration) -> Line {
         framing: Framing::new(Mode::None, 14, 64),
         mtu: 1500,
         slack: Duration::ZERO,
+        surcharge: 0,
     }
 }
 

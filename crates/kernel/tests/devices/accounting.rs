@@ -3,16 +3,17 @@
 //! CAKE reports the largest adjusted length it has seen, so sizes go up. HTB reports tokens: after
 //! one packet on a full bucket they are short by exactly that packet, in ticks of 64 ns.
 
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use evenkeel_core::framing::{Mode, PRESETS};
-use evenkeel_core::plan::{Backend, EGRESS};
+use evenkeel_core::plan::{Backend, EGRESS, Feature};
 use evenkeel_core::tc::Handle;
 use evenkeel_kernel::Session;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscInfo};
 
-use crate::world::{World, everywhere, request, sender};
+use crate::world::{Wan, World, everywhere, request, sender};
 
 /// IP lengths around the edges of cells, of 64 bytes and of the minimum frame.
 const LENGTHS: [u32; 22] = [
@@ -33,7 +34,7 @@ fn every_framing_is_charged_as_the_line_does() {
                 let charged = match w.backend {
                     Backend::Cake => {
                         socket.send(&payload).unwrap();
-                        f64::from(largest(w))
+                        f64::from(largest("wan"))
                     }
                     _ => htb(w, framing, || {
                         socket.send(&payload).unwrap();
@@ -58,17 +59,51 @@ fn every_framing_is_charged_as_the_line_does() {
     });
 }
 
-fn root(w: &World) -> QdiscInfo {
+/// Heavy datagrams, which know no windows, count for more where CAKE shapes them; whoever they are
+/// for gets them as they came, on every backend.
+#[test]
+fn heavy_datagrams_count_more_and_come_as_they_were() {
+    everywhere("heavy_datagrams_count_more_and_come_as_they_were", |w| {
+        if w.wan != Wan::Veth {
+            return;
+        }
+        let request = request("100mbit", "10mbit", "ptm:30");
+        let shaped = w.shape(&request).unwrap();
+        let here = UdpSocket::bind("10.9.0.1:44444").unwrap();
+        here.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let far = w.far();
+        let there = far.ns.run(|| UdpSocket::bind("10.9.0.2:443").unwrap());
+        let (there, sent) = (there.unwrap(), vec![7; 1372]);
+        let mut came = vec![0; 2048];
+        for n in 0..100 {
+            there.send_to(&sent, "10.9.0.1:44444").unwrap();
+            let len = here.recv(&mut came).unwrap_or_else(|e| panic!("{n}: {e}"));
+            assert!(came[..len] == sent, "{n}: {len} bytes");
+            // A quarter of the line.
+            std::thread::sleep(Duration::from_micros(500));
+        }
+        if w.backend == Backend::Cake {
+            let wire = request.framing.unwrap().wire_len(1400);
+            let charged = largest(&shaped.state.ifb);
+            let heavy = w.caps.has(Feature::Bpf);
+            let expected = if heavy { wire + wire / 25 } else { wire };
+            let most = if heavy { wire + wire / 10 } else { wire };
+            assert!((expected..=most).contains(&charged), "{charged} of {wire}");
+        }
+        w.clear();
+    });
+}
+
+fn root(device: &str) -> QdiscInfo {
     let mut session = Session::open().unwrap();
-    let index = session.link("wan").unwrap().unwrap().index;
+    let index = session.link(device).unwrap().unwrap().index;
     let all = session.qdiscs(index).unwrap();
-    let _ = w;
     all.into_iter().find(|q| q.parent == Handle::ROOT).unwrap()
 }
 
 /// Largest length that CAKE has charged.
-fn largest(w: &World) -> u32 {
-    match root(w).stats.app {
+fn largest(device: &str) -> u32 {
+    match root(device).stats.app {
         AppStats::Cake(cake) => cake.max_adjlen,
         other => panic!("{other:?}"),
     }

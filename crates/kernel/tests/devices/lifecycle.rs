@@ -133,6 +133,7 @@ fn plan_for(
         ifindex: link.index,
         link_header: w.link_header(),
         mtu: link.mtu,
+        is_port: false,
         has_clsact: false,
         sizes: LinkSizes {
             gso: link.gso_max_size,

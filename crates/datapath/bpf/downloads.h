@@ -67,6 +67,8 @@ static __always_inline int downloads(struct __sk_buff *skb, struct flow *f, cons
 	watch(l, pool, now);
 	again();
 	if (ours) {
+		if (!f->way[DOWN].heavy)
+			__sync_fetch_and_add(&pool->light, bytes);
 		arrived(skb, l, pool, h, f, p, bytes, now);
 		return 0;
 	}

@@ -132,21 +132,20 @@ struct pool_slot {
 
 /* The line as a whole. */
 struct pool {
-	__u64 arrived, others; /* bytes; the latter of what knows no windows */
-	__u64 arrived_before, others_before;
+	__u64 arrived, others, light; /* bytes: all, of what knows no windows, of light TCP flows */
+	__u64 arrived_before, others_before, light_before;
 	__u64 step;    /* time of the latest look */
 	__u64 full_at; /* when it was used to the full, or nobody asked for more */
 	__u64 busy;    /* until when a line a little slower would be busy with what came */
 	__u64 bounded; /* when a flow last used up its window */
 	__u64 tightest; /* when a flow last had the smallest window there is */
 	__u64 pass_busy; /* until when the line's part for small packets is used up */
-	__u32 all, other; /* the same as smoothed rates, bytes per second */
+	__u32 all, other, light_rate; /* the same as smoothed rates, bytes per second */
 	__u32 now;     /* the first of them of late */
 	__u32 full;    /* whether the line is used to the full */
 	__u32 queue;   /* round trips beyond the least, us, smoothed */
 	__u32 boost;   /* of shares, thousandths beyond them */
 	__u32 owed;    /* of the surcharge, bytes */
-	__u32 pad;
 	struct pool_slot slot[8];
 };
 

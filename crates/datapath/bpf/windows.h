@@ -142,6 +142,14 @@ static __always_inline void pay(struct pool *pool, struct host *h, struct grant 
 	pay_for(pool, h, g, (__u64)ahead << 32 | slot, (__u64)weight << 32 | limited);
 }
 
+/* Whether short connections come all the time. What they bring in a round trip is not known
+ * beforehand, so others had better leave room for more of it than there is on average.
+ */
+static __always_inline int lively(const struct line *l, const struct pool *pool)
+{
+	return pool->light_rate > l->target / 32;
+}
+
 /* The share of a flow that would take all it gets, bytes per second at the link layer. */
 static __always_inline __u32 share_of(const struct line *l, const struct pool *pool,
 				      const struct host *h, const struct grant *g, __u32 slot,
@@ -170,6 +178,8 @@ static __always_inline __u32 share_of(const struct line *l, const struct pool *p
 		weight += mine;
 	if (paid && !g->weight)
 		limited = rest(limited, g->limited);
+	if (lively(l, pool))
+		free = rest(free, l->target / 32);
 	/* However much is limited elsewhere or knows no windows: nobody starves. */
 	__u64 floor = free / 8;
 
@@ -246,29 +256,36 @@ static __always_inline void watch(const struct line *l, struct pool *pool, __u64
 
 	if (took < 8000000 || took < l->packet_ns * 8ULL)
 		return;
-	__u64 arrived = pool->arrived, other = pool->others;
+	__u64 arrived = pool->arrived, other = pool->others, light = pool->light;
 	__u64 came = arrived - pool->arrived_before;
 
 	pool->arrived_before = arrived;
 	pool->step = now;
 	if (took > SECOND) {
 		pool->others_before = other;
+		pool->light_before = light;
 		pool->all = 0;
 		pool->now = 0;
 		pool->other = 0;
+		pool->light_rate = 0;
 		pool->boost = 0;
 		pool->full = 0;
 		return;
 	}
 	__u64 rate = came * SECOND / took;
 	__u64 other_rate = (other - pool->others_before) * SECOND / took;
+	__u64 light_rate = (light - pool->light_before) * SECOND / took;
 
 	pool->others_before = other;
+	pool->light_before = light;
 	/* Slow lines have fewer packets to judge by, and as little time. */
-	if (took > 16000000)
+	if (took > 16000000) {
 		pool->all = (pool->all * 3ULL + rate) / 4;
-	else
+		pool->light_rate = (pool->light_rate * 3ULL + light_rate) / 4;
+	} else {
 		pool->all = (pool->all * 7ULL + rate) / 8;
+		pool->light_rate = (pool->light_rate * 15ULL + light_rate) / 16;
+	}
 	pool->now = (pool->now + rate) / 2;
 	pool->other = (pool->other * 7ULL + other_rate) / 8;
 	pool->full = pool->all >= l->target;
@@ -332,7 +349,8 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	queued |= excess > 4 * small + 2 * g->usual && pool->now >= l->target;
 	if (queued) {
 		extra -= (excess - small - g->usual) / 4;
-	} else if (g->rate < share - share / 16 || (g->rate < share && !pool->full)) {
+	} else if (g->rate < share - share / 16 ||
+		   (g->rate < share && !pool->full && !lively(l, pool))) {
 		extra += (__u64)took_us * (share - g->rate) / share / 4;
 	} else if (g->rate > share) {
 		__u32 over = g->rate - share;

@@ -237,7 +237,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                 s.capacity.bps() as f64 / 8.0 * f64::from(s.permille) / 1000.0
             });
             let set = match shaped[i] {
-                _ if i == 0 => 0.99 * wanted,
+                _ if i == 0 => 0.995 * wanted,
                 // A distant net, as `run` sets it up.
                 Some(s) if s.restless => DISTANT * s.capacity.bps() as f64 / 8.0,
                 _ => 0.999 * wanted,

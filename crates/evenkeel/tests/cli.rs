@@ -191,7 +191,7 @@ fn shape_status_clear() {
         let before = seen();
         assert!(run("status").contains("no device"));
         let plain = "shape wan 50mbit 10mbit --framing pppoe-ptm";
-        assert!(run(&format!("{plain} --windows off")).contains("48mbit down, 9900kbit up"));
+        assert!(run(&format!("{plain} --windows off")).contains("48mbit down, 9950kbit up"));
         let held = run(plain);
         assert!(
             held.contains("Receive windows hold downloads to 49680kbit.")
@@ -200,12 +200,12 @@ fn shape_status_clear() {
         );
         let text = run("status");
         assert!(
-            text.contains("best effort") && text.contains("9900kbit"),
+            text.contains("best effort") && text.contains("9950kbit"),
             "{text}"
         );
         let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
         assert_eq!(json[0]["health"], "working");
-        assert_eq!(json[0]["up"]["shaped"], "9900kbit");
+        assert_eq!(json[0]["up"]["shaped"], "9950kbit");
         assert_eq!(json[0]["seen"]["down"]["tiers"][3]["tier"], "bulk");
         assert_eq!(json[0]["seen"]["internet"]["count"], 0);
         assert!(run("shape wan 60mbit 12mbit --framing pppoe-ptm").contains("changed in place"));

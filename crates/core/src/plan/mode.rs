@@ -58,9 +58,9 @@ impl Mode {
             (Mode::Ping, Some(_)) if policed => (9990, 10_000, 10_000),
             (Mode::Ping, Some(packet)) => {
                 let spare = spare_for_windows(line, packet);
-                (9900, 9990 - spare, 9965 - spare)
+                (9950, 9990 - spare, 9965 - spare)
             }
-            (Mode::Ping, None) => (9900, 9600, 0),
+            (Mode::Ping, None) => (9950, 9600, 0),
             (Mode::Bandwidth, Some(_)) => (10_000, 10_000, 10_000),
             (Mode::Bandwidth, None) => (10_000, 9900, 0),
         };

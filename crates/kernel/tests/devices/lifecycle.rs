@@ -17,7 +17,7 @@ fn clear_leaves_the_device_as_it_was() {
         assert_ne!(w.seen(), before);
         let all = status(&w.dir, Some("wan")).unwrap();
         assert_eq!(all[0].health, Health::Working);
-        assert_eq!(all[0].up.shaped.unwrap().to_string(), "9900kbit");
+        assert_eq!(all[0].up.shaped.unwrap().to_string(), "9950kbit");
         assert_eq!(w.clear(), Cleared::AsBefore);
         same(&w.seen(), &before, "");
         assert_eq!(w.clear(), Cleared::Nothing);

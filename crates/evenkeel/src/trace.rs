@@ -1,11 +1,11 @@
 //! `trace`: the hops to a host and their round trips; and which of them is the near hop.
 //!
-//! Principles: one probe under way at a time and no hop asked more often than once a second, so
-//! that no router has work with it; all probes of a run are one flow, so that load balancers do
+//! Principles: one probe under way at a time (or one for each hop, where only the first are looked
+//! for) and no hop asked more often than once a second, so that no router has work with it; all probes of a run are one flow, so that load balancers do
 //! not split the path; a hop that leaves some unanswered is asked directly, at its own address;
 //! loss is claimed of the target only. Non-goals: all paths at once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use std::net::{IpAddr, SocketAddr};
@@ -67,6 +67,10 @@ struct Tracer<'a> {
     cancel: &'a AtomicBool,
 }
 
+fn unsent(why: &str) -> Failure {
+    Failure::work(format_args!("send a probe: {why}"))
+}
+
 /// Sends a probe and waits for its fate. `None`: the caller wants to stop.
 fn ask(pinger: &mut Pinger, cancel: &AtomicBool) -> Result<Option<Outcome>, Failure> {
     let work = |e| Failure::from(PingError::from(e));
@@ -75,10 +79,7 @@ fn ask(pinger: &mut Pinger, cancel: &AtomicBool) -> Result<Option<Outcome>, Fail
         while let Some(event) = pinger.poll() {
             if let Event::Outcome(o) = event {
                 return match sent {
-                    Err(errno) if o.fate == Fate::Unsent => Err(Failure::work(format_args!(
-                        "send a probe: {}",
-                        errno.desc()
-                    ))),
+                    Err(errno) if o.fate == Fate::Unsent => Err(unsent(errno.desc())),
                     _ => Ok(Some(o)),
                 };
             }
@@ -305,24 +306,41 @@ fn as_json(host: &str, address: IpAddr, route: &Route) -> Value {
     })
 }
 
-/// The first hops on the way to `target`, each asked once.
+/// The first hops on the way to `target`, each asked once, all at the same time.
 pub(crate) fn first_hops(
     target: SocketAddr,
     most: u8,
     timeout: Duration,
     cancel: &AtomicBool,
 ) -> Result<Route, Failure> {
+    let work = |e| Failure::from(PingError::from(e));
     let options = PacketOptions::default();
-    let mut tracer = Tracer {
-        route: Route::new(target.ip(), most),
-        pinger: Pinger::open(target, Kind::Echo, options, timeout, SIZE, None)?,
-        direct: HashMap::new(),
-        timeout,
-        max: most,
-        cancel,
-    };
-    tracer.round()?;
-    Ok(tracer.route)
+    let mut pinger = Pinger::open(target, Kind::Echo, options, timeout, SIZE, None)?;
+    let mut asked = HashMap::new();
+    for ttl in 1..=most {
+        pinger.set_hops(ttl).map_err(work)?;
+        let sent = pinger.send(SIZE).map_err(work)?;
+        let seq = sent.map_err(|errno| unsent(errno.desc()))?;
+        asked.insert(seq, ttl);
+    }
+    let mut answers = BTreeMap::new();
+    while answers.len() < asked.len() && !cancel.load(Ordering::Relaxed) {
+        pinger.wait(None).map_err(work)?;
+        while let Some(event) = pinger.poll() {
+            if let Event::Outcome(o) = event
+                && let Some(ttl) = asked.get(&o.seq)
+            {
+                answers.insert(*ttl, o);
+            }
+        }
+    }
+    let mut route = Route::new(target.ip(), most);
+    for (ttl, outcome) in &answers {
+        if route.wants(*ttl) {
+            route.add(*ttl, outcome);
+        }
+    }
+    Ok(route)
 }
 
 /// Distance and address of the first hop beyond the access line that answers to its own address.

@@ -23,9 +23,6 @@ static __always_inline void weigh(struct __sk_buff *skb, const struct line *l, s
 {
 	int atm = l->framing.mode == FRAMING_ATM;
 
-	/* Its segments end where its first one says. */
-	if (skb->gso_size)
-		return;
 	pool->owed += bytes * l->surcharge / 10000;
 	__u32 n = atm ? pool->owed / 53 : pool->owed;
 
@@ -54,7 +51,8 @@ static __always_inline int slow_down(struct __sk_buff *skb, const struct line *l
 	}
 	if ((__s32)(g->paid - slot) <= 1 || !g->settled)
 		enter(l, pool, h, f, slot);
-	if (l->surcharge && now - pool->bounded > SECOND / 4) {
+	/* A super-packet's segments end where its first one says. */
+	if (l->surcharge && !skb->gso_size && now - pool->bounded > SECOND / 4) {
 		weigh(skb, l, pool, bytes);
 		if (g->fresh)
 			return 0;

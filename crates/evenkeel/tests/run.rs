@@ -260,7 +260,7 @@ fn status_shows_the_model() {
         for says in [
             "run: mode ping, probing nothing that answers, base not known",
             "down  line 20.00 Mbit/s (seen",
-            "0.05 Mbit/s of it stay free: 0.0 MB so far",
+            "0.03 Mbit/s of it stay free: 0.0 MB so far",
             "s ago  down 20.00 Mbit/s, up 5.00 Mbit/s: a first guess",
             "today so far: the line was not used to the full",
         ] {

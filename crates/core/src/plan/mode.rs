@@ -51,11 +51,15 @@ impl Mode {
     /// slower than the line, and one that was built there drains at the difference. Where
     /// senders are held by their windows no queue is built, and the shaper is there for the
     /// others: it is a little slower than the line, and the windows aim a little below it. Where
-    /// arrivals are policed there is no shaper that windows have to stay below, and from us only
-    /// clocks are left room for.
+    /// arrivals are policed there is no shaper that windows have to stay below, only room for a
+    /// queue to drain, and from us only clocks are left room for.
     pub fn shaped(self, line: &Line, windows: Option<u32>, policed: bool) -> Shaped {
         let (from, towards, aim) = match (self, windows) {
-            (Mode::Ping, Some(_)) if policed => (9990, 10_000, 10_000),
+            // Where a packet takes long, whole segments leave room enough by themselves.
+            (Mode::Ping, Some(packet)) if policed && packet_us(line, packet) > 2000 => {
+                (9990, 10_000, 10_000)
+            }
+            (Mode::Ping, Some(_)) if policed => (9990, 10_000, 9980),
             (Mode::Ping, Some(packet)) => {
                 let spare = spare_for_windows(line, packet);
                 (9950, 9990 - spare, 9965 - spare)

@@ -120,7 +120,7 @@ struct line {
 	struct framing framing;
 	__u32 segment; /* TCP's payload in a full packet */
 	__u32 slack;   /* round trips may be so much beyond the least without it meaning much, us */
-	__u32 surcharge; /* what the shaper is to count beside what comes of flows without windows, 1/10000 */
+	__u32 surcharge; /* counted beside what comes of flows without windows, 1/10000 */
 };
 
 /* Who is active in a slot of time. */

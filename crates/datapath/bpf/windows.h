@@ -27,6 +27,10 @@
 #define FIRST_SEGMENTS 10
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
 #define MOST_BOOST 7000
+/* The part of the line that connections which are not heavy must bring to be a crowd, and that the
+ * others then leave free.
+ */
+#define CROWD 32
 #define HOSTS 256
 
 struct {
@@ -145,9 +149,9 @@ static __always_inline void pay(struct pool *pool, struct host *h, struct grant 
 /* Whether short connections come all the time. What they bring in a round trip is not known
  * beforehand, so others had better leave room for more of it than there is on average.
  */
-static __always_inline int lively(const struct line *l, const struct pool *pool)
+static __always_inline int crowded(const struct line *l, const struct pool *pool)
 {
-	return pool->light_rate > l->target / 32;
+	return pool->light_rate > l->target / CROWD;
 }
 
 /* The share of a flow that would take all it gets, bytes per second at the link layer. */
@@ -178,8 +182,8 @@ static __always_inline __u32 share_of(const struct line *l, const struct pool *p
 		weight += mine;
 	if (paid && !g->weight)
 		limited = rest(limited, g->limited);
-	if (lively(l, pool))
-		free = rest(free, l->target / 32);
+	if (crowded(l, pool))
+		free = rest(free, l->target / CROWD);
 	/* However much is limited elsewhere or knows no windows: nobody starves. */
 	__u64 floor = free / 8;
 
@@ -350,7 +354,7 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	if (queued) {
 		extra -= (excess - small - g->usual) / 4;
 	} else if (g->rate < share - share / 16 ||
-		   (g->rate < share && !pool->full && !lively(l, pool))) {
+		   (g->rate < share && !pool->full && !crowded(l, pool))) {
 		extra += (__u64)took_us * (share - g->rate) / share / 4;
 	} else if (g->rate > share) {
 		__u32 over = g->rate - share;

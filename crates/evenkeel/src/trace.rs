@@ -1,9 +1,9 @@
 //! `trace`: the hops to a host and their round trips; and which of them is the near hop.
 //!
-//! Principles: one probe under way at a time (or one for each hop, where only the first are looked
-//! for) and no hop asked more often than once a second, so that no router has work with it; all probes of a run are one flow, so that load balancers do
-//! not split the path; a hop that leaves some unanswered is asked directly, at its own address;
-//! loss is claimed of the target only. Non-goals: all paths at once.
+//! Principles: one probe under way at a time, or one for each of the first hops, and no hop asked
+//! more often than once a second, so that no router has work with it; all probes of a run are one
+//! flow, so that load balancers do not split the path; a hop that leaves some unanswered is asked
+//! directly, at its own address; loss is claimed of the target only. Non-goals: all paths at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -67,10 +67,6 @@ struct Tracer<'a> {
     cancel: &'a AtomicBool,
 }
 
-fn unsent(why: &str) -> Failure {
-    Failure::work(format_args!("send a probe: {why}"))
-}
-
 /// Sends a probe and waits for its fate. `None`: the caller wants to stop.
 fn ask(pinger: &mut Pinger, cancel: &AtomicBool) -> Result<Option<Outcome>, Failure> {
     let work = |e| Failure::from(PingError::from(e));
@@ -79,7 +75,7 @@ fn ask(pinger: &mut Pinger, cancel: &AtomicBool) -> Result<Option<Outcome>, Fail
         while let Some(event) = pinger.poll() {
             if let Event::Outcome(o) = event {
                 return match sent {
-                    Err(errno) if o.fate == Fate::Unsent => Err(unsent(errno.desc())),
+                    Err(errno) if o.fate == Fate::Unsent => Err(pinger.unsent(SIZE, errno).into()),
                     _ => Ok(Some(o)),
                 };
             }
@@ -320,7 +316,7 @@ pub(crate) fn first_hops(
     for ttl in 1..=most {
         pinger.set_hops(ttl).map_err(work)?;
         let sent = pinger.send(SIZE).map_err(work)?;
-        let seq = sent.map_err(|errno| unsent(errno.desc()))?;
+        let seq = sent.map_err(|errno| pinger.unsent(SIZE, errno))?;
         asked.insert(seq, ttl);
     }
     let mut answers = BTreeMap::new();

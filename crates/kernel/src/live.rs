@@ -14,7 +14,7 @@ use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
 
-use crate::shape::{Request, check, policy, shape_locked};
+use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
@@ -93,15 +93,7 @@ impl Live {
         let link = session
             .link(&request.device)?
             .ok_or_else(|| Error::NoDevice(request.device.clone()))?;
-        let device = evenkeel_core::plan::Device {
-            name: request.device.clone(),
-            ifindex: link.index,
-            link_header: link.hardware.header_len().unwrap_or(14),
-            mtu: link.mtu,
-            is_port: link.master != 0,
-            has_clsact: true,
-            sizes: shaped.state.sizes_before,
-        };
+        let device = device(&link, true, shaped.state.sizes_before);
         let line = Line {
             down: request.down,
             up: request.up,

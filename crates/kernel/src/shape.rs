@@ -186,17 +186,22 @@ fn prepare(before: &Before, caps: &Capabilities, request: &Request) -> Result<(P
             .framing
             .unwrap_or_else(|| Line::assume_framing(request.down, request.up)),
     };
-    let device = Device {
-        name: request.device.clone(),
-        ifindex: before.link.index,
-        link_header: before.link.hardware.header_len().unwrap_or(14),
-        mtu: before.link.mtu,
-        is_port: before.link.master != 0,
-        has_clsact: before.has_clsact && !made_clsact,
-        sizes,
-    };
+    let device = device(&before.link, before.has_clsact && !made_clsact, sizes);
     let plan = plan(caps, &device, line, policy(request))?;
     Ok((plan, made_clsact))
+}
+
+/// What a plan has to know of a device; its sizes are those without ours.
+pub(crate) fn device(link: &LinkInfo, has_clsact: bool, sizes: LinkSizes) -> Device {
+    Device {
+        name: link.name.clone(),
+        ifindex: link.index,
+        link_header: link.hardware.header_len().unwrap_or(14),
+        mtu: link.mtu,
+        is_port: link.master != 0,
+        has_clsact,
+        sizes,
+    }
 }
 
 /// What of a request decides about the plan.

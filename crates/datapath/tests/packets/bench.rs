@@ -1,8 +1,11 @@
 //! The programs under test, and packets for them, byte by byte.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
-use evenkeel_datapath::layout::{Flow, Hand, Key, Rule, Side};
+use evenkeel_core::framing::Mode;
+use evenkeel_core::{Framing, Rate};
+use evenkeel_datapath::layout::{Flow, Hand, Key, Line, Rule, Side};
 use evenkeel_datapath::{Maps, Programs};
 
 pub(crate) const US: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -90,6 +93,19 @@ impl Bench {
         self.maps
             .flow(key)
             .unwrap_or_else(|| panic!("{key:?} is not among {:?}", self.maps.flows().unwrap()))
+    }
+}
+
+/// A line for windows, of Ethernet frames, all of which they may use.
+pub(crate) fn line(kbit: u64) -> Line {
+    Line {
+        lease: Duration::MAX,
+        rate: Rate::from_kbit(kbit),
+        target: Rate::from_kbit(kbit),
+        framing: Framing::new(Mode::None, 14, 64),
+        mtu: 1500,
+        slack: Duration::ZERO,
+        surcharge: 0,
     }
 }
 

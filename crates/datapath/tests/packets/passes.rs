@@ -2,26 +2,12 @@
 
 use std::time::Duration;
 
-use evenkeel_core::framing::Mode;
-use evenkeel_core::{Framing, Rate};
-use evenkeel_datapath::layout::{End, Hand, Line, Rule};
+use evenkeel_datapath::layout::{End, Hand, Rule};
 
-use crate::bench::{ACK, Bench, NEXT, TCP, THEM, UDP, US, down4, tcp, udp, v4};
+use crate::bench::{ACK, Bench, NEXT, TCP, THEM, UDP, US, down4, line, tcp, udp, v4};
 
 /// `TC_ACT_OK`: on to the stack, past the filter that redirects to the IFB.
 const ON: u32 = 0;
-
-fn line(kbit: u64) -> Line {
-    Line {
-        lease: Duration::MAX,
-        rate: Rate::from_kbit(kbit),
-        target: Rate::from_kbit(kbit),
-        framing: Framing::new(Mode::None, 14, 64),
-        mtu: 1500,
-        slack: Duration::ZERO,
-        surcharge: 0,
-    }
-}
 
 /// What became of a packet that arrived.
 fn arrives(b: &Bench, packet: &[u8]) -> u32 {

@@ -1,27 +1,21 @@
 //! What the shaper counts of heavy flows that know no windows.
 
-use std::time::Duration;
-
+use evenkeel_core::Framing;
 use evenkeel_core::framing::Mode;
-use evenkeel_core::{Framing, Rate};
 use evenkeel_datapath::layout::{Hand, Line};
 
-use crate::bench::{Bench, NEXT, UDP, down4, udp};
+use crate::bench::{Bench, NEXT, UDP, down4, line, udp};
 
 const PAYLOAD: usize = 1350;
 const PACKET: usize = 20 + 8 + PAYLOAD;
 const PACKETS: usize = 200;
 
 /// A line so fast that nothing stands in front of it.
-fn line(framing: Framing, surcharge: u32) -> Line {
+fn fast(framing: Framing, surcharge: u32) -> Line {
     Line {
-        lease: Duration::MAX,
-        rate: Rate::from_kbit(30_000_000),
-        target: Rate::from_kbit(29_000_000),
         framing,
-        mtu: 1500,
-        slack: Duration::ZERO,
         surcharge,
+        ..line(30_000_000)
     }
 }
 
@@ -46,7 +40,7 @@ fn they_weigh_more() {
     let atm = Framing::new(Mode::Atm, 40, 0);
     for (framing, surcharge) in [(none, 500), (atm, 500), (atm, 716), (none, 0)] {
         let mut b = Bench::new(0, Hand::Cake);
-        b.maps.set_line(Some(line(framing, surcharge))).unwrap();
+        b.maps.set_line(Some(fast(framing, surcharge))).unwrap();
         let on_the_line = |len: usize| f64::from(framing.wire_len(len as u32));
         let all = lengths(&b, 443);
         let counted: f64 = all.iter().map(|l| on_the_line(*l)).sum();
@@ -60,7 +54,7 @@ fn they_weigh_more() {
 fn a_super_packet_is_left_as_it_is() {
     let mut b = Bench::new(0, Hand::Cake);
     let none = Framing::new(Mode::None, 14, 64);
-    b.maps.set_line(Some(line(none, 500))).unwrap();
+    b.maps.set_line(Some(fast(none, 500))).unwrap();
     lengths(&b, 443);
     // struct __sk_buff: gso_segs at 164, gso_size at 176.
     let mut context = [0u8; 192];

@@ -223,6 +223,15 @@ impl Pinger {
         Ok(sent.map(|()| seq).inspect_err(|_| self.tracker.unsent(seq)))
     }
 
+    /// The error that says that a probe of `size` bytes was not sent.
+    pub fn unsent(&self, size: u32, errno: Errno) -> PingError {
+        PingError::Unsent {
+            size,
+            target: self.target,
+            errno,
+        }
+    }
+
     /// Waits until something happens, at most until `until` (steady clock), and takes it in.
     /// Never longer than until the next probe is given up.
     pub fn wait(&mut self, until: Option<Duration>) -> Result<Woken, Error> {

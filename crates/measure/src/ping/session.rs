@@ -161,12 +161,7 @@ fn run(
             if let Err(errno) = pinger.send(size)?
                 && sent == 0
             {
-                let target = request.target;
-                return Err(PingError::Unsent {
-                    size,
-                    target,
-                    errno,
-                });
+                return Err(pinger.unsent(size, errno));
             }
             if sent == 0 && tell.send(Vec::new()).is_err() {
                 return Ok(());

@@ -12,9 +12,11 @@
 mod draw;
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::control::{Action, Answered, Bounds, Controller, Counted, OneWay, Settings, Target};
+use crate::control::{Action, Answered, Bounds, Controller, Counted};
+use crate::control::{OneWay, Settings, Target, Trip};
 use crate::framing::Framing;
 use crate::pipe::SplitMix64;
 
@@ -30,6 +32,8 @@ const YIELD: f64 = 0.7;
 const SIGNALLED: f64 = 0.020;
 /// How far above the capacity of a restless line the shaper for arrivals is.
 const DISTANT: f64 = 1.5;
+/// Where connections lead.
+const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// What waits in our shaper before it signals, s.
 const TARGET: f64 = 0.005;
 
@@ -70,6 +74,8 @@ pub struct Scene {
     pub framing: Framing,
     /// The far side stamps probes.
     pub stamps: bool,
+    /// Nothing answers probes: only connections that pass show their round trips.
+    pub silent: bool,
     /// Receive windows bound the downloads.
     pub windows: bool,
     /// When each direction is loaded: from, to, flows.
@@ -359,7 +365,11 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
             } else {
                 full[0]
             };
-            if random.unit() >= scene.loss.max(gone) {
+            // Of each connection one round trip at a time is followed.
+            let flows = senders.iter().map(|s| s.flows).sum::<f64>();
+            let under_way = (there.len() + back.len()) as f64;
+            let goes = !scene.silent || under_way < flows;
+            if random.unit() >= scene.loss.max(gone) && goes {
                 let at = there.back().map_or(at, |f: &Flying| at.max(f.at));
                 there.push_back(Flying {
                     sent: t,
@@ -404,6 +414,15 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                     back: f.at - arrived,
                 }
             });
+            if scene.silent {
+                let trip = Trip {
+                    remote: FAR,
+                    sent: duration(f.sent),
+                    came: duration(f.at),
+                };
+                controller.passed(duration(t), &[trip]);
+                continue;
+            }
             controller.answered(
                 duration(t),
                 Answered {
@@ -457,6 +476,7 @@ mod tests {
             others: [Vec::new(), Vec::new()],
             framing: Framing::new(Mode::None, 38, 84),
             stamps: true,
+            silent: false,
             windows: true,
             loads: [Vec::new(), Vec::new()],
             length: 40.0,
@@ -499,6 +519,21 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_pass_are_as_good_as_probes() {
+        for i in [0, 1] {
+            let mut scene = scene();
+            scene.silent = true;
+            scene.loads[i] = vec![(3.0, 40.0, 1)];
+            let (judged, all) = history(&scene);
+            let known = |h: &(f64, Option<Rate>, Option<Rate>)| [(h.1, 40.0), (h.2, 100.0)][i];
+            let first = all.iter().find(|h| known(h).0.is_some()).unwrap();
+            assert!(first.0 < 4.0, "{first:?}");
+            assert!(judged[i].queue / 37.0 < 0.004, "{judged:?}");
+            assert_eq!((judged[i].looks, judged[i].right), (1, 1), "{judged:?}");
+        }
+    }
+
+    #[test]
     fn a_line_that_halves_and_comes_back_is_followed() {
         for i in [0, 1] {
             let mut scene = scene();
@@ -536,11 +571,24 @@ mod tests {
     /// What lines from ranges come to; `evenkeel lab lines` makes more of them.
     #[test]
     fn most_lines_are_known_and_used() {
+        most_lines(false, [95, 4, 10]);
+    }
+
+    #[test]
+    fn also_where_only_connections_that_pass_are_heard() {
+        most_lines(true, [90, 6, 25]);
+    }
+
+    /// At least so many percent right, and at most so many of directions starved and queued.
+    fn most_lines(silent: bool, [known, hungry, long]: [u32; 3]) {
         let mut looks = 0;
         let (mut right, mut starved, mut queued) = (0, 0, 0);
         let lines = 60;
         for seed in 0..lines {
-            let scene = draw(seed);
+            let scene = Scene {
+                silent,
+                ..draw(seed)
+            };
             for j in run(&scene, &mut |_, _| {}) {
                 looks += j.looks;
                 right += j.right;
@@ -549,8 +597,11 @@ mod tests {
             }
         }
         let directions = 2 * lines as u32;
-        assert!(right * 100 > looks * 95, "{right} of {looks}");
-        assert!(starved * 100 < directions * 4, "{starved} of {directions}");
-        assert!(queued * 100 < directions * 10, "{queued} of {directions}");
+        assert!(right * 100 > looks * known, "{right} of {looks}");
+        assert!(
+            starved * 100 < directions * hungry,
+            "{starved} of {directions}"
+        );
+        assert!(queued * 100 < directions * long, "{queued} of {directions}");
     }
 }

@@ -659,6 +659,8 @@ static __always_inline struct flow *flow_of(struct __sk_buff *skb, const struct 
 	return f;
 }
 
+#include "trips.h"
+
 /* Four steps in each doubling, from 64 us on. */
 static __always_inline __u32 rtt_step(__u32 us)
 {
@@ -690,12 +692,16 @@ static __always_inline __u32 rtt_step(__u32 us)
 }
 
 /* A round trip beyond us in direction `way` took this long. */
-static __always_inline void sample(struct way *w, int way, __u64 took)
+static __always_inline void sample(struct flow *f, const struct packet *p, int way, __u64 took,
+				   __u64 now)
 {
+	struct way *w = &f->way[way & 1];
 	__u64 us = took / 1000;
 
 	if (us > 0xffffffff)
 		return;
+	if (way == UP)
+		tell_trip(f, p, took, now);
 	w->rtt = us ? us : 1;
 	if (w->rtt_min == 0 || w->rtt < w->rtt_min)
 		w->rtt_min = w->rtt;
@@ -722,7 +728,7 @@ static __always_inline void round_trips(struct flow *f, const struct packet *p, 
 
 		if (flags & TCP_ACK && f->seen & (FLOW_SYN_UP | FLOW_SYN_DOWN) && f->syn &&
 		    !(f->seen & bit))
-			sample(other, !way, now - f->syn);
+			sample(f, p, !way, now - f->syn, now);
 		f->syn = f->seen & bit ? 0 : now;
 		f->seen |= bit;
 		mine->scale = p->scale;
@@ -731,7 +737,7 @@ static __always_inline void round_trips(struct flow *f, const struct packet *p, 
 	} else if (f->syn && flags & TCP_ACK) {
 		/* The third of the handshake answers the second, if it comes from the first. */
 		if (f->seen == (FLOW_SYN_UP | FLOW_SYN_DOWN) && p->payload == 0)
-			sample(other, !way, now - f->syn);
+			sample(f, p, !way, now - f->syn, now);
 		f->syn = 0;
 	}
 	if (flags & (TCP_FIN | TCP_RST))
@@ -742,7 +748,7 @@ static __always_inline void round_trips(struct flow *f, const struct packet *p, 
 		__s32 past = p->echo - other->stamp;
 
 		if (past == 0 && now - other->stamped < WAIT)
-			sample(other, !way, now - other->stamped);
+			sample(f, p, !way, now - other->stamped, now);
 		if (past >= 0)
 			other->stamped = 0;
 	}

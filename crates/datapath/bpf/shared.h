@@ -229,6 +229,17 @@ struct bucket {
 /* Histograms of round trips: four steps in each doubling, from 64 us on. */
 #define RTT_STEPS 80
 
+/* So many of the next are kept. */
+#define TRIPS 64
+
+/* A round trip beyond us that is worth a probe's, for whoever has none answered. */
+struct trip {
+	__u64 came;       /* when the answer did, ns */
+	__u32 remote[4];  /* as in flow_key */
+	__u32 took;       /* us, from before our own queue on */
+	__u32 heavy;      /* what it answers may have waited there */
+};
+
 /* What was counted on the way; one value per CPU. */
 struct counts {
 	__u64 packets[2]; /* super-packets count once */

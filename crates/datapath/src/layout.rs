@@ -23,6 +23,10 @@ pub const KEY: usize = 40;
 pub const FLOW: usize = 336;
 /// `struct line`.
 pub const LINE: usize = 48;
+/// `struct trip`.
+pub const TRIP: usize = 32;
+/// `TRIPS`: so many are kept.
+pub const TRIPS: usize = 64;
 /// `struct counts`.
 pub const COUNTS: usize = 224;
 /// `MAX_RULES`: of one set.
@@ -414,6 +418,32 @@ impl Flow {
             closed: seen & 4 != 0,
             from_start: seen & 3 == 3,
             mptcp: seen & 8 != 0,
+        })
+    }
+}
+
+/// `struct trip`: a round trip beyond us that is worth a probe's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trip {
+    /// When the answer came, on the steady clock.
+    pub came: Duration,
+    /// From where.
+    pub remote: IpAddr,
+    /// From before our own queue on.
+    pub took: Duration,
+    /// What it answers may have waited there.
+    pub heavy: bool,
+}
+
+impl Trip {
+    /// From the map.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader(bytes);
+        Some(Trip {
+            came: Duration::from_nanos(r.u64()?),
+            remote: r.address()?,
+            took: Duration::from_micros(r.u32()?.into()),
+            heavy: r.u32()? > 0,
         })
     }
 }

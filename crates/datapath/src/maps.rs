@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use aya::Ebpf;
-use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, Queue};
 
 use evenkeel_core::ping::arrivals::{Arrivals, Sender};
 use evenkeel_core::police::Policer;
 
 use crate::Error;
 use crate::layout::{CONFIG, COUNTS, Config, Counts, FLOW, Flow, KEY, Key, MAX_RULES, RTT_STEPS};
-use crate::layout::{LINE, Line, RULE, Rule, Side};
+use crate::layout::{LINE, Line, RULE, Rule, Side, TRIP, TRIPS, Trip};
 use crate::policer::{POLICED, POLICER, Policed, to_bytes};
 
 const CONFIG_MAP: &str = "ek_config";
@@ -18,6 +18,7 @@ const LINE_MAP: &str = "ek_line";
 const RULES_MAP: &str = "ek_rules";
 const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
+const TRIPS_MAP: &str = "ek_trips";
 const COUNTS_MAP: &str = "ek_counts";
 const POLICER_MAP: &str = "ek_policer";
 const SENDERS_MAP: &str = "ek_senders";
@@ -32,6 +33,7 @@ pub struct Maps {
     rules: Array<MapData, [u8; RULE]>,
     flows: HashMap<MapData, [u8; KEY], [u8; FLOW]>,
     rtt: PerCpuArray<MapData, u64>,
+    trips: Queue<MapData, [u8; TRIP]>,
     counts: PerCpuArray<MapData, [u8; COUNTS]>,
     policer: Array<MapData, [u8; POLICER]>,
     policed: PerCpuArray<MapData, [u8; POLICED]>,
@@ -101,6 +103,9 @@ impl Maps {
                 .try_into()
                 .map_err(failed("open", FLOWS_MAP))?,
             rtt: open(RTT_MAP)?.try_into().map_err(failed("open", RTT_MAP))?,
+            trips: open(TRIPS_MAP)?
+                .try_into()
+                .map_err(failed("open", TRIPS_MAP))?,
             counts: open(COUNTS_MAP)?
                 .try_into()
                 .map_err(failed("open", COUNTS_MAP))?,
@@ -211,6 +216,21 @@ impl Maps {
             }
         }
         Ok(both)
+    }
+
+    /// Takes the latest round trips that are worth a probe's, oldest first; [`TRIPS`] at most
+    /// are kept.
+    pub fn take_trips(&mut self) -> Result<Vec<Trip>, Error> {
+        let mut all = Vec::new();
+        // As many may come meanwhile.
+        for _ in 0..2 * TRIPS {
+            match self.trips.pop(0) {
+                Ok(bytes) => all.extend(Trip::from_bytes(&bytes)),
+                Err(MapError::ElementNotFound) => break,
+                Err(e) => return Err(failed("read", TRIPS_MAP)(e)),
+            }
+        }
+        Ok(all)
     }
 
     /// Polices arrivals from now on, or does not any more.

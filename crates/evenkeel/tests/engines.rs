@@ -163,6 +163,38 @@ fn virtual_time_is_exact_and_repeats() {
     );
 }
 
+/// Nothing that could be probed answers: connections that pass must do.
+#[test]
+fn a_provider_that_answers_nothing_is_followed() {
+    if !there(
+        Engine::Virtual,
+        "a_provider_that_answers_nothing_is_followed",
+    ) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("silent.toml");
+    let line = "[line]\nfilters_icmp = true\nsilent = true";
+    fs::write(&file, EXPERIMENT.replacen("[line]", line, 1)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+        .args(["lab", "run"])
+        .arg(file)
+        .args(["--engine", "virtual", "--json", "--fresh", "--loads", "up1"])
+        .args(["--conditions", "none,evenkeel-auto"])
+        .output();
+    let [none, auto] = <[_; 2]>::try_from(result(&output.unwrap()).runs).unwrap();
+    assert_eq!(auto.condition, "evenkeel-auto");
+    assert!(none.increase_ms.median > 100.0, "{:?}", none.increase_ms);
+    // A packet takes 3 ms.
+    assert!(auto.increase_ms.median < 5.0, "{:?}", auto.increase_ms);
+    assert!(
+        auto.settle_s.is_some_and(|s| s < 2.0),
+        "{:?}",
+        auto.settle_s
+    );
+    assert!(auto.up_kbit > 0.9 * none.up_kbit, "{}", auto.up_kbit);
+}
+
 /// Directions and rough sizes, on a machine that may be busy: medians, and wide bounds.
 #[test]
 fn native_and_virtual_time_agree() {

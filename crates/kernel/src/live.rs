@@ -5,9 +5,11 @@
 //! bounded on a lease, so that they open again soon after the process is gone. Non-goals:
 //! deciding (`evenkeel_core::control`).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use evenkeel_core::plan::{Capabilities, Line, Plan, Tuning, plan_tuned};
+use evenkeel_core::control::Trip;
+use evenkeel_core::plan::{Capabilities, EGRESS, Line, Plan, Tuning, plan_tuned};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_datapath::Maps;
@@ -16,12 +18,16 @@ use evenkeel_wire::link::Counters;
 
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
+use crate::status::waiting;
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
 const LEASE: Duration = Duration::from_secs(2);
 /// From one record to the next.
 const RECORD: Duration = Duration::from_secs(1);
+
+/// Round trips longer ago say nothing of now.
+const RECENT: Duration = Duration::from_secs(2);
 
 /// What a direction is to be shaped to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct Live {
     slack: Duration,
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
+    /// How long what was sent by then waited in our own queue.
+    waited: VecDeque<(Duration, Duration)>,
     _lock: Lock,
 }
 
@@ -114,6 +122,7 @@ impl Live {
             behind: false,
             leased: Duration::ZERO,
             slack: Duration::ZERO,
+            waited: VecDeque::new(),
             _lock: lock,
         };
         live.lend(clock::monotonic())?;
@@ -134,6 +143,52 @@ impl Live {
     pub fn counters(&mut self) -> Result<Counters, Error> {
         let counters = self.session.counters(self.plan.device.ifindex);
         counters.map_err(|e| self.or_gone(e))
+    }
+
+    /// Whether [`Live::trips`] can tell anything.
+    pub fn has_programs(&self) -> bool {
+        self.maps.is_some()
+    }
+
+    /// Round trips of connections that passed since the last call, without our own queues. To be
+    /// called often: how long that queue is, is seen only then. None without our programs.
+    pub fn trips(&mut self, now: Duration) -> Result<Vec<Trip>, Error> {
+        let Some(maps) = &mut self.maps else {
+            return Ok(Vec::new());
+        };
+        let trips = maps.take_trips()?;
+        let mut wait = Duration::ZERO;
+        if self.plan.line.up != Line::OPEN {
+            let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
+            let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
+            let bytes = waiting(&qdiscs, EGRESS);
+            wait = self.plan.egress.time_for(bytes).unwrap_or_default();
+        }
+        self.waited.push_back((now, wait));
+        while self.waited.front().is_some_and(|w| w.0 + RECENT < now) {
+            self.waited.pop_front();
+        }
+        let recent = trips.into_iter().filter(|t| t.came + RECENT > now);
+        let waited = |left: Duration| {
+            let nearest = self.waited.iter().min_by_key(|w| w.0.abs_diff(left));
+            nearest.map_or(Duration::ZERO, |w| w.1)
+        };
+        Ok(recent
+            .map(|t| {
+                let left = t.came.saturating_sub(t.took);
+                // What is light goes first.
+                let ours = if t.heavy {
+                    waited(left)
+                } else {
+                    Duration::ZERO
+                };
+                Trip {
+                    remote: t.remote,
+                    sent: left + ours.min(t.took),
+                    came: t.came,
+                }
+            })
+            .collect())
     }
 
     /// Whether the device has gone, also if one of its name has come since.

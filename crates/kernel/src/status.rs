@@ -11,6 +11,7 @@ use evenkeel_core::segments::Longest;
 use evenkeel_core::tc::{Cake, Handle, Qdisc};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_datapath::Maps;
+use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::Serialize;
@@ -294,6 +295,22 @@ fn arrivals(
 /// CAKE's diffserv4 tins in the order of its report (`cake_dump_stats` walks `tin_order`).
 const TINS: [Tier; 4] = [Tier::Bulk, Tier::BestEffort, Tier::Video, Tier::Voice];
 
+/// Bytes that wait in our queue, of all of a device's disciplines. That of an HTB root is not to
+/// be believed once super-packets were split below it.
+pub(crate) fn waiting(qdiscs: &[QdiscInfo], major: u16) -> u64 {
+    let is_root = |q: &QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
+    let is_cake = |q: &QdiscInfo| matches!(q.body, QdiscBody::Known(Qdisc::Cake(_)));
+    let holds = |q: &QdiscInfo| match qdiscs.iter().find(|q| is_root(q)) {
+        Some(root) if is_cake(root) => is_root(q),
+        Some(_) => Tier::ALL
+            .iter()
+            .any(|tier| evenkeel_core::plan::is_leaf_of(q.handle, *tier)),
+        None => false,
+    };
+    let waits = qdiscs.iter().filter(|q| holds(q));
+    waits.map(|q| u64::from(q.stats.backlog)).sum()
+}
+
 fn direction(
     session: &mut Session,
     device: &str,
@@ -315,9 +332,9 @@ fn direction(
     found.bytes = root.stats.bytes;
     found.packets = root.stats.packets;
     found.dropped = root.stats.drops.into();
+    found.backlog = waiting(&qdiscs, major);
     if let QdiscBody::Known(Qdisc::Cake(Cake { bandwidth, .. })) = &root.body {
         found.shaped = *bandwidth;
-        found.backlog = root.stats.backlog.into();
         if let AppStats::Cake(cake) = &root.stats.app {
             found.marked = cake
                 .tins
@@ -338,8 +355,7 @@ fn direction(
         found.tiers.sort_by_key(|t| t.tier);
         return Ok(found);
     }
-    // HTB: its tiers' classes count what went through, the leaves below what was dropped. The
-    // root's own backlog is not to be believed once super-packets were split below it.
+    // HTB: its tiers' classes count what went through, the leaves below what was dropped.
     let classes = session.classes(link.index)?;
     for tier in Tier::ALL {
         let minor = evenkeel_core::plan::tier_minor(tier);
@@ -351,7 +367,6 @@ fn direction(
         };
         let below = |q: &Handle| evenkeel_core::plan::is_leaf_of(*q, tier);
         let leaves = || qdiscs.iter().filter(|q| below(&q.handle));
-        found.backlog += leaves().map(|q| u64::from(q.stats.backlog)).sum::<u64>();
         found.marked += leaves()
             .map(|q| match &q.stats.app {
                 AppStats::FqCodel(fq) => u64::from(fq.ecn_mark),

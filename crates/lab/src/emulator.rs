@@ -43,6 +43,8 @@ pub struct LineConfig {
     pub beyond: Vec<(IpAddr, Duration)>,
     /// The provider lets no ICMP through, neither way.
     pub filters_icmp: bool,
+    /// What is sent to this address never arrives.
+    pub silent: Option<IpAddr>,
 }
 
 /// What the emulator did since [`Emulator::mark`].
@@ -158,6 +160,7 @@ struct Line {
     up: Pipe,
     beyond: Vec<(IpAddr, Duration)>,
     filters_icmp: bool,
+    silent: Option<IpAddr>,
     under_way: BinaryHeap<Reverse<Departure>>,
     order: u64,
     /// What waking up takes: the running median of the timer's wakes.
@@ -197,6 +200,7 @@ impl Line {
             up: Pipe::new(config.up),
             beyond: config.beyond,
             filters_icmp: config.filters_icmp,
+            silent: config.silent,
             under_way: BinaryHeap::new(),
             order: 0,
             wake: Duration::ZERO,
@@ -308,7 +312,9 @@ impl Line {
                 self.now = clock::monotonic();
             }
             found += 1;
-            if self.filters_icmp && is_icmp(ip) {
+            if self.filters_icmp && is_icmp(ip)
+                || up && self.silent.is_some() && destination(ip) == self.silent
+            {
                 continue;
             }
             let came = self.now.saturating_sub(self.wake).max(self.slept);

@@ -13,6 +13,7 @@ use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Deserializer};
 
 use crate::emulator::LineConfig;
+use crate::topology::PROVIDER_IP;
 use crate::{LabError, Shaper, run::NONE};
 
 mod changing;
@@ -83,6 +84,9 @@ pub struct LineSpec {
     /// The provider lets no ICMP through.
     #[serde(default)]
     pub filters_icmp: bool,
+    /// Nothing of the provider's answers anything either.
+    #[serde(default)]
+    pub silent: bool,
     /// Behind the line there is another router that masquerades.
     #[serde(default)]
     pub double_nat: bool,
@@ -342,6 +346,7 @@ impl Experiment {
             up,
             beyond: beyond.collect(),
             filters_icmp: self.line.filters_icmp,
+            silent: self.line.silent.then_some(PROVIDER_IP.into()),
         }
     }
 

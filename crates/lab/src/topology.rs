@@ -24,7 +24,8 @@ const LINE: &str = "line";
 /// A TUN device holds 500 packets unless told otherwise and then drops: not our queue.
 const RING: u32 = 10_000;
 
-const PROVIDER_IP: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
+/// The near hop.
+pub(crate) const PROVIDER_IP: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 const GATEWAY_IP: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 
 /// The hosts.

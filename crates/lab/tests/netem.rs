@@ -103,6 +103,7 @@ impl World {
             up: pipe,
             beyond: Vec::new(),
             filters_icmp: false,
+            silent: None,
         };
         World {
             near,

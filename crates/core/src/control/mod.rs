@@ -1,8 +1,8 @@
 //! The controller of `run`: from bytes and delays to the rates that a line is shaped to.
 //!
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
-//! [`Controller::answered`]) and then asks what is to be done
-//! ([`Controller::poll`]). A direction's capacity is found in `way`, the base round trip in
+//! [`Controller::answered`] or, where nothing answers, [`Controller::passed`]) and then asks what
+//! is to be done ([`Controller::poll`]). A direction's capacity is found in `way`, the base round trip in
 //! `base`.
 //!
 //! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
@@ -14,6 +14,7 @@
 mod base;
 mod blame;
 mod meter;
+mod paths;
 mod said;
 mod slope;
 mod way;
@@ -25,9 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Rate;
 use base::Base;
+use paths::{Heard, Paths};
 use slope::Point;
 use way::{Around, Found, Phase, Way};
 
+pub use paths::Trip;
 pub use said::{Notice, Reason};
 pub use way::Dir;
 
@@ -49,6 +52,8 @@ const LINGER: f64 = 1.0;
 const STAMP: f64 = 0.0003;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
+/// Connections that pass are heard of at least this often, or not to be counted on, s.
+const SLOWEST: f64 = 0.5;
 /// Rates are raised at most this often; cuts are made at once.
 const RAISE_EVERY: f64 = 0.1;
 /// A base that wanders by so much does wander, s.
@@ -184,11 +189,16 @@ pub struct Controller {
     /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
     blamed: Option<(usize, u32)>,
     pace: f64,
+    /// Connections that pass, where nothing answers probes.
+    paths: Paths,
+    /// What is heard is theirs, and comes so often, s.
+    passive: Option<f64>,
     /// Latest traffic worth the name.
     loaded: f64,
     /// Next to nothing passed since.
     idle_since: Option<f64>,
     heard: Option<f64>,
+    /// Probes are not answered any more.
     deaf: bool,
     /// What is in force, and since when.
     shaped: [Option<Target>; 2],
@@ -235,6 +245,8 @@ impl Controller {
             more: 0.0,
             blamed: None,
             pace: SLOW,
+            paths: Paths::default(),
+            passive: None,
             loaded: f64::MIN,
             idle_since: None,
             heard: None,
@@ -279,7 +291,7 @@ impl Controller {
             rtt: self.base.value().unwrap_or(0.02),
             rise: wander.max(1.5 * serial_all),
             wander,
-            pace: self.pace,
+            pace: self.passive.map_or(self.pace, |p| p.max(self.pace)),
             noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,
         }
@@ -331,17 +343,45 @@ impl Controller {
 
     /// A probe was answered.
     pub fn answered(&mut self, now: Duration, a: Answered) {
-        let now = seconds(now);
-        let (sent, came) = (seconds(a.sent), seconds(a.came));
-        if came < sent {
-            return;
+        if self.passive.take().is_some() {
+            // What is probed is at another distance.
+            self.base = Base::default();
         }
-        self.heard = Some(now);
         if self.deaf {
             self.deaf = false;
             self.actions.push_back(Action::Noticed(Notice::Hears));
         }
-        let delay = came - sent;
+        let (sent, came) = (seconds(a.sent), seconds(a.came));
+        if came >= sent {
+            let delay = came - sent;
+            self.hear(seconds(now), Heard { sent, came, delay }, a.one_way);
+        }
+    }
+
+    /// Round trips of connections that passed since the last call, where nothing answers probes.
+    /// While nothing passes nothing is heard, and that is no reason for anything.
+    pub fn passed(&mut self, now: Duration, trips: &[Trip]) {
+        let now = seconds(now);
+        let rise = self.around(UP, now).rise;
+        let long = |w: &Way| w.latest.is_some_and(|p| p.queue > rise);
+        let stands = self.ways.iter().any(long) && self.idle_since.is_none();
+        let Some(heard) = self.paths.hear(trips, !stands, now) else {
+            return;
+        };
+        let since = self
+            .heard
+            .map_or(SLOWEST, |h| (now - h).clamp(0.0, SLOWEST));
+        if self.passive.is_none() {
+            self.base = Base::default();
+        }
+        let often = self.passive.unwrap_or(since);
+        self.passive = Some(often + 0.25 * (since - often));
+        self.hear(now, heard, None);
+    }
+
+    fn hear(&mut self, now: f64, heard: Heard, one_way: Option<OneWay>) {
+        let Heard { sent, came, delay } = heard;
+        self.heard = Some(now);
         let idle = self.idle_since.is_some_and(|since| sent - since > CALM);
         if self.base.sample(now, delay, idle) {
             let base_ms = self.base.value().unwrap_or(delay) * 1e3;
@@ -349,7 +389,7 @@ impl Controller {
                 .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
         }
         let queue = delay - self.base.value().unwrap_or(delay);
-        let shares = self.share(queue, a.one_way, now);
+        let shares = self.share(queue, one_way, now);
         for (i, share) in shares.into_iter().enumerate() {
             let around = self.around(i, now);
             let point = Point {
@@ -362,12 +402,34 @@ impl Controller {
         self.look(now);
     }
 
-    fn look(&mut self, now: f64) {
-        if self.heard.is_some_and(|h| now - h > DEAF) && !self.deaf {
-            self.deaf = true;
-            self.actions.push_back(Action::Noticed(Notice::Deaf));
+    /// Nothing passes that could be heard of: what stood at the bottleneck has left it.
+    fn rest(&mut self, now: f64) {
+        if self.idle_since.is_none_or(|since| now - since < DEAF) {
+            return;
         }
-        if self.deaf {
+        for i in [UP, DOWN] {
+            if matches!(self.ways[i].phase, Phase::Drain(_)) {
+                let around = self.around(i, now);
+                let point = Point {
+                    left: now,
+                    came: now,
+                    queue: 0.0,
+                };
+                self.ways[i].observe(point, &around);
+                let _ = self.ways[i].decide(&around, false);
+            }
+        }
+        self.apply(now);
+    }
+
+    fn look(&mut self, now: f64) {
+        if self.heard.is_some_and(|h| now - h > DEAF) {
+            if self.passive.is_some() {
+                self.rest(now);
+            } else if !self.deaf {
+                self.deaf = true;
+                self.actions.push_back(Action::Noticed(Notice::Deaf));
+            }
             return;
         }
         // Who waited longer tries first.

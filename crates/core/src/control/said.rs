@@ -134,7 +134,10 @@ impl fmt::Display for Notice {
                 f,
                 "the idle line's round trip rose to {base_ms:.1} ms: another route, or somebody else's load"
             ),
-            Notice::Deaf => write!(f, "no probe is answered any more: rates stay as they are"),
+            Notice::Deaf => write!(
+                f,
+                "no probe is answered any more: rates stay, unless connections that pass say otherwise"
+            ),
             Notice::Hears => write!(f, "probes are answered again"),
         }
     }

@@ -53,6 +53,7 @@ pub fn draw(seed: u64) -> Scene {
         others: [Vec::new(), Vec::new()],
         framing,
         stamps: r.unit() < 0.7,
+        silent: false,
         windows: r.unit() < 0.7,
         loads,
         length,

@@ -1,6 +1,6 @@
 //! Round trips of TCP, from handshakes and from time stamps.
 
-use evenkeel_datapath::layout::Hand;
+use evenkeel_datapath::layout::{Hand, TRIPS};
 
 use crate::bench::{ACK, Bench, SYN, TCP, down4, key, stamps, tcp, up4};
 
@@ -66,4 +66,35 @@ fn round_trips_of_time_stamps() {
     down(90, 5, 0);
     assert_eq!(flow().rtt_count, 2);
     assert!(flow().rtt_min.unwrap() < flow().rtt.unwrap() * 2);
+}
+
+#[test]
+fn those_worth_a_probes_are_told() {
+    let mut b = Bench::new(0, Hand::Nothing);
+    let options = [2, 4, 5, 180, 1, 3, 3, 7];
+    b.up(&up4(&tcp(1, 2, SYN, &options, 0), TCP));
+    b.down(&down4(&tcp(2, 1, SYN | ACK, &options, 0), TCP));
+    let trips = b.maps.take_trips().unwrap();
+    let rtt = b.flow(key(TCP, 1, 2)).ways[0].rtt.unwrap();
+    let [trip] = trips[..] else {
+        panic!("{trips:?}")
+    };
+    assert_eq!((trip.remote, trip.heavy), (key(TCP, 1, 2).remote, false));
+    assert_eq!(trip.took.as_micros(), rtt.as_micros());
+    assert!(trip.came > b.flow(key(TCP, 1, 2)).first);
+    assert_eq!(b.maps.take_trips().unwrap(), [], "they are told once");
+    // A light flow's far side may dawdle.
+    b.up(&up4(&tcp(1, 2, ACK, &stamps(100, 50), 1000), TCP));
+    b.down(&down4(&tcp(2, 1, ACK, &stamps(60, 100), 0), TCP));
+    assert_eq!(b.maps.take_trips().unwrap(), []);
+    // Not that of one that moves much, and the latest are kept.
+    let rounds = 70 + TRIPS as u32;
+    for n in 0..rounds {
+        b.up(&up4(&tcp(1, 2, ACK, &stamps(200 + n, 60), 1000), TCP));
+        b.down(&down4(&tcp(2, 1, ACK, &stamps(61 + n, 200 + n), 0), TCP));
+    }
+    let trips = b.maps.take_trips().unwrap();
+    assert_eq!(trips.len(), TRIPS);
+    assert!(trips.iter().all(|t| t.heavy));
+    assert!(trips.is_sorted_by_key(|t| t.came));
 }

@@ -2,16 +2,18 @@
 //!
 //! Principles: one thread that sleeps in one place; counters are read when a probe goes and when
 //! an answer comes, since those are the times that the model is about; probes are stamped by the
-//! kernel, so that our own queue is not taken for the line's. Non-goals: deciding anything
-//! (`evenkeel_core::control`).
+//! kernel, so that our own queue is not taken for the line's; where nothing answers, round trips of
+//! connections that pass are as good. Non-goals: deciding anything (`evenkeel_core::control`).
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::{
-    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, View,
+    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, Trip,
+    View,
 };
 use evenkeel_core::ping::Outcome;
 use evenkeel_core::ping::track::Event;
@@ -19,7 +21,7 @@ use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Live, Request, StateDir, Wanted};
 use evenkeel_sys::{clock, memory};
 
-use super::near::{Host, Near, Origin, SIZE, find, is_answer};
+use super::near::{Found, Host, Near, Origin, SIZE, find, is_answer};
 use super::others::News;
 use crate::failure::Failure;
 
@@ -41,8 +43,10 @@ pub(crate) enum Told {
         origin: Origin,
         stamps: bool,
     },
-    /// Nothing answers.
-    NoNear,
+    /// Nothing answers; whether connections that pass are watched instead.
+    NoNear {
+        watched: bool,
+    },
     /// Rates changed.
     Shaped {
         down: Option<Target>,
@@ -142,8 +146,25 @@ impl Daemon {
         tell: &mut dyn FnMut(Told),
         show: &mut dyn FnMut(&Look),
     ) -> Result<(), Failure> {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let followed = self.follow_in(scope, &over, stop, tell, show);
+            // Whatever is still looked for.
+            over.store(true, Ordering::Relaxed);
+            followed
+        })
+    }
+
+    fn follow_in<'s>(
+        &mut self,
+        scope: &'s Scope<'s, '_>,
+        over: &'s AtomicBool,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Told),
+        show: &mut dyn FnMut(&Look),
+    ) -> Result<(), Failure> {
         self.act(tell)?;
-        self.seek(stop, tell, show)?;
+        let mut search = Some(self.seek(scope, over));
         let mut next_probe = clock::monotonic();
         let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
@@ -156,13 +177,23 @@ impl Daemon {
                     // What the kernel refuses to send is its answer's fate.
                     let _ = near.pinger.send(SIZE).map_err(Failure::work)?;
                 }
+                self.watch(now)?;
                 next_probe = now + self.pace;
+            }
+            match search.as_ref().map(Receiver::try_recv) {
+                Some(Ok(found)) => {
+                    self.found(found?, tell);
+                    search = None;
+                }
+                Some(Err(TryRecvError::Disconnected)) => search = None,
+                Some(Err(TryRecvError::Empty)) | None => {}
             }
             if now >= next_look {
                 self.tend(show)?;
                 next_look = now + LOOK;
-                if (self.near.is_none() || self.deaf) && now.saturating_sub(self.sought) > SEEK {
-                    self.seek(stop, tell, show)?;
+                let lost = self.near.is_none() || self.deaf;
+                if lost && search.is_none() && now.saturating_sub(self.sought) > SEEK {
+                    search = Some(self.seek(scope, over));
                 }
             }
             let pace = self.pace;
@@ -194,25 +225,20 @@ impl Daemon {
         Ok(())
     }
 
-    /// Looks for something to probe. That takes seconds, in which leases do not wait.
-    fn seek(
-        &mut self,
-        stop: &AtomicBool,
-        tell: &mut dyn FnMut(Told),
-        show: &mut dyn FnMut(&Look),
-    ) -> Result<(), Failure> {
+    /// Looks for something to probe, which takes seconds.
+    fn seek<'s>(
+        &self,
+        scope: &'s Scope<'s, '_>,
+        over: &'s AtomicBool,
+    ) -> Receiver<Result<Option<Found>, Failure>> {
         let (finds, found) = mpsc::channel();
         let (device, targets) = (self.device.clone(), self.targets.clone());
-        let found = std::thread::scope(|s| {
-            s.spawn(move || finds.send(find(&device, &targets, stop)));
-            loop {
-                match found.recv_timeout(LOOK) {
-                    Ok(found) => return found,
-                    Err(RecvTimeoutError::Timeout) => self.tend(show)?,
-                    Err(RecvTimeoutError::Disconnected) => return Ok(None),
-                }
-            }
-        })?;
+        scope.spawn(move || finds.send(find(&device, &targets, over)));
+        found
+    }
+
+    /// What was found, if anything.
+    fn found(&mut self, found: Option<Found>, tell: &mut dyn FnMut(Told)) {
         self.near = found.and_then(|found| Near::open(&self.device, found));
         self.sought = clock::monotonic();
         match &self.near {
@@ -222,10 +248,21 @@ impl Daemon {
                 stamps: near.stamps,
             }),
             // Said once, not after each search.
-            None if !self.silent => tell(Told::NoNear),
+            None if !self.silent => tell(Told::NoNear {
+                watched: self.live.has_programs(),
+            }),
             None => {}
         }
         self.silent = self.near.is_none();
+    }
+
+    /// Looks at connections that pass, where probes tell nothing or little.
+    fn watch(&mut self, now: Duration) -> Result<(), Failure> {
+        let near = self.near.as_ref().filter(|_| !self.deaf);
+        if near.is_none_or(|near| near.origin == Origin::Public) {
+            let trips = self.live.trips(now)?;
+            self.controller.passed(now, &trips);
+        }
         Ok(())
     }
 
@@ -266,10 +303,22 @@ impl Daemon {
                 _ => {}
             }
         }
+        let (address, origin) = (near.address, near.origin);
         if !answers.is_empty() {
             self.count()?;
-            for a in answers {
-                self.controller.answered(clock::monotonic(), a);
+        }
+        for a in answers {
+            let now = clock::monotonic();
+            if origin == Origin::Public {
+                // Few of many, and farther away than some.
+                let trip = Trip {
+                    remote: address,
+                    sent: a.sent,
+                    came: a.came,
+                };
+                self.controller.passed(now, &[trip]);
+            } else {
+                self.controller.answered(now, a);
             }
         }
         Ok(())

@@ -286,7 +286,13 @@ fn text(told: &Told) -> String {
             };
             format!("probing {address}{stamps}{origin}")
         }
-        Told::NoNear => "nothing answers probes: without a signal rates stay as they are".into(),
+        Told::NoNear { watched: true } => {
+            "nothing answers probes: round trips of connections that pass are watched instead"
+                .into()
+        }
+        Told::NoNear { watched: false } => {
+            "nothing answers probes: without a signal rates stay as they are".into()
+        }
         Told::Shaped { down, up, why } => {
             format!("down {}, up {}: {why}", target(down), target(up))
         }

@@ -178,7 +178,7 @@ impl Keeper {
     pub(crate) fn tell(&mut self, told: &Told, now: Duration) {
         match told {
             Told::Near { address, .. } => self.model.near = Some(*address),
-            Told::NoNear => self.model.near = None,
+            Told::NoNear { .. } => self.model.near = None,
             Told::Shaped { down, up, why } => {
                 self.model.down.target = *down;
                 self.model.up.target = *up;

@@ -1,0 +1,184 @@
+//! Round trips of connections that pass, where nothing answers probes.
+//!
+//! Each leads somewhere else, so only what one takes beyond the least to the same place says
+//! something of the line.
+//!
+//! Principles: places that were known before there was a queue are believed rather than those first
+//! met beside one; of what comes at the same time the smallest excess counts: far sides dawdle,
+//! none hurries. Non-goals: which round trips are worth it (`trips.h`), what follows.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::seconds;
+
+/// So many places are remembered.
+const MOST: usize = 256;
+/// For so long those that are believed are waited for, s.
+const WAIT: f64 = 1.0;
+
+/// A round trip of a connection that passes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trip {
+    /// Where it led.
+    pub remote: IpAddr,
+    /// When it was handed to the line (behind our own queue), steady clock.
+    pub sent: Duration,
+    /// When its answer came, before our own queue for arrivals.
+    pub came: Duration,
+}
+
+/// What is known of a place.
+#[derive(Debug, Clone, Copy)]
+struct Path {
+    /// The least round trip, s.
+    least: f64,
+    /// Seen while no queue stood.
+    calm: bool,
+    /// When it was met last.
+    met: f64,
+}
+
+/// A round trip as a probe to the nearest place would have had it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Heard {
+    pub sent: f64,
+    pub came: f64,
+    pub delay: f64,
+}
+
+/// Places that connections lead to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Paths {
+    all: HashMap<IpAddr, Path>,
+    nearest: f64,
+    /// When one that is believed was heard of.
+    believed: Option<f64>,
+}
+
+impl Paths {
+    /// What came by now; `calm`: while no queue stands.
+    pub(super) fn hear(&mut self, trips: &[Trip], calm: bool, now: f64) -> Option<Heard> {
+        let mut best: [Option<(f64, &Trip)>; 2] = [None; 2];
+        for trip in trips {
+            let Some(took) = trip.came.checked_sub(trip.sent).map(seconds) else {
+                continue;
+            };
+            let path = self.path(trip.remote, took, calm, now);
+            let excess = took - path.least;
+            let best = &mut best[usize::from(!path.calm)];
+            if best.is_none_or(|b| excess < b.0) {
+                *best = Some((excess, trip));
+            }
+        }
+        if best[0].is_some() {
+            self.believed = Some(now);
+        }
+        let waits = self.believed.is_some_and(|at| now - at < WAIT);
+        let (excess, trip) = best[0].or(best[1].filter(|_| !waits))?;
+        Some(Heard {
+            sent: seconds(trip.sent),
+            came: seconds(trip.came),
+            delay: self.nearest + excess,
+        })
+    }
+
+    fn path(&mut self, remote: IpAddr, took: f64, calm: bool, now: f64) -> Path {
+        if self.all.is_empty() || took < self.nearest {
+            self.nearest = took;
+        }
+        if self.all.len() >= MOST && !self.all.contains_key(&remote) {
+            let oldest = self.all.iter().min_by(|a, b| a.1.met.total_cmp(&b.1.met));
+            if let Some(oldest) = oldest.map(|o| *o.0) {
+                self.all.remove(&oldest);
+            }
+        }
+        let path = self.all.entry(remote).or_insert(Path {
+            least: took,
+            calm,
+            met: now,
+        });
+        path.least = path.least.min(took);
+        path.calm |= calm;
+        path.met = now;
+        *path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trip(place: u8, at_ms: u64, took_ms: u64) -> Trip {
+        Trip {
+            remote: IpAddr::from([192, 0, 2, place]),
+            sent: Duration::from_millis(at_ms - took_ms),
+            came: Duration::from_millis(at_ms),
+        }
+    }
+
+    fn delay_ms(heard: Option<Heard>) -> Option<u64> {
+        heard.map(|h| (h.delay * 1e3).round() as u64)
+    }
+
+    #[test]
+    fn places_at_any_distance_show_the_same_queue() {
+        let mut p = Paths::default();
+        assert_eq!(delay_ms(p.hear(&[trip(1, 1000, 80)], true, 1.0)), Some(80));
+        assert_eq!(delay_ms(p.hear(&[trip(2, 1100, 10)], true, 1.1)), Some(10));
+        for (place, took) in [(1, 95), (2, 25)] {
+            let heard = p.hear(&[trip(place, 1200, took)], false, 1.2);
+            assert_eq!(delay_ms(heard), Some(25), "{place}");
+        }
+    }
+
+    #[test]
+    fn who_dawdles_is_not_heard_beside_others() {
+        let mut p = Paths::default();
+        p.hear(&[trip(1, 1000, 20), trip(2, 1000, 20)], true, 1.0);
+        let heard = p.hear(&[trip(1, 1100, 60), trip(2, 1105, 21)], false, 1.1);
+        assert_eq!(delay_ms(heard), Some(21));
+        assert_eq!(heard.map(|h| h.sent), Some(1.084));
+    }
+
+    #[test]
+    fn a_place_first_met_beside_a_queue_does_not_hide_it() {
+        let mut p = Paths::default();
+        p.hear(&[trip(1, 1000, 10)], true, 1.0);
+        p.hear(&[trip(1, 1500, 70)], false, 1.5);
+        // Its 80 ms may be distance or queue.
+        let beside = [trip(2, 1520, 80)];
+        assert_eq!(p.hear(&beside, false, 1.52), None);
+        let heard = p.hear(&[trip(1, 1600, 70), trip(2, 1600, 80)], false, 1.6);
+        assert_eq!(delay_ms(heard), Some(70));
+        // Better than nothing.
+        assert_eq!(delay_ms(p.hear(&[trip(2, 3000, 90)], false, 3.0)), Some(20));
+        // Now it is known.
+        p.hear(&[trip(2, 4000, 30)], true, 4.0);
+        assert_eq!(delay_ms(p.hear(&[trip(2, 4100, 80)], false, 4.1)), Some(60));
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_remembered() {
+        let mut p = Paths::default();
+        for n in 0..2 * MOST as u32 {
+            let remote = IpAddr::from(0x0a00_0000u32.wrapping_add(n).to_be_bytes());
+            let trip = Trip {
+                remote,
+                ..trip(1, 1000, 10)
+            };
+            p.hear(&[trip], true, f64::from(n));
+        }
+        assert_eq!(p.all.len(), MOST);
+        let odd = Trip {
+            sent: Duration::from_secs(9),
+            ..trip(1, 1000, 10)
+        };
+        assert_eq!(
+            p.hear(&[odd], true, 9.0),
+            None,
+            "it came before it was sent"
+        );
+    }
+}

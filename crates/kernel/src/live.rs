@@ -44,7 +44,7 @@ pub struct Wanted {
 }
 
 /// How far above the capacity of a restless line the net is, thousandths.
-const DISTANT: u32 = 1500;
+const DISTANT: u32 = 4000;
 /// CAKE's default.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Towards us windows make a queue go away; what is dropped for it meanwhile slows senders for
@@ -66,6 +66,8 @@ pub struct Live {
     behind: bool,
     leased: Duration,
     slack: Duration,
+    /// The line towards us changes all the time.
+    restless: bool,
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
     /// How long what was sent by then waited in our own queue.
@@ -122,6 +124,7 @@ impl Live {
             behind: false,
             leased: Duration::ZERO,
             slack: Duration::ZERO,
+            restless: false,
             waited: VecDeque::new(),
             _lock: lock,
         };
@@ -273,6 +276,7 @@ impl Live {
         }
         self.plan = next;
         self.slack = down.slack;
+        self.restless = down.restless;
         self.lend(now)?;
         self.state.down = line.down;
         self.state.up = line.up;
@@ -289,6 +293,10 @@ impl Live {
             let mut line = programs::line(&self.plan).filter(|_| known);
             if let Some(line) = &mut line {
                 line.slack = self.slack;
+                if self.restless {
+                    // The net that would hold what knows no windows is too far away.
+                    line.surcharge = 0;
+                }
                 line.lease = now + LEASE;
             }
             maps.set_line(line)?;

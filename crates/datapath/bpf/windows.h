@@ -27,10 +27,11 @@
 #define FIRST_SEGMENTS 10
 /* Thousandths: how far the shares may be raised when those who have them do not use them. */
 #define MOST_BOOST 7000
-/* The part of the line that connections which are not heavy must bring to be a crowd, and that the
- * others then leave free.
+/* The part of the line that connections which are not heavy must bring to be a crowd, and the part
+ * that the others then leave free.
  */
 #define CROWD 32
+#define CROWD_ROOM 22
 #define HOSTS 256
 
 struct {
@@ -154,6 +155,15 @@ static __always_inline int crowded(const struct line *l, const struct pool *pool
 	return pool->light_rate > l->target / CROWD;
 }
 
+/* Whether the share of a flow follows slowly. What each of a crowd takes is over before the others
+ * could make room for it, and when they get it back their windows open with a burst.
+ */
+static __always_inline int steady(const struct line *l, const struct pool *pool,
+				  const struct flow *f)
+{
+	return f->way[DOWN].heavy && f->grant.window && crowded(l, pool);
+}
+
 /* The share of a flow that would take all it gets, bytes per second at the link layer. */
 static __always_inline __u32 share_of(const struct line *l, const struct pool *pool,
 				      const struct host *h, const struct grant *g, __u32 slot,
@@ -183,7 +193,7 @@ static __always_inline __u32 share_of(const struct line *l, const struct pool *p
 	if (paid && !g->weight)
 		limited = rest(limited, g->limited);
 	if (crowded(l, pool))
-		free = rest(free, l->target / CROWD);
+		free = rest(free, l->target / CROWD_ROOM);
 	/* However much is limited elsewhere or knows no windows: nobody starves. */
 	__u64 floor = free / 8;
 
@@ -239,7 +249,8 @@ static __always_inline void enter(const struct line *l, struct pool *pool, struc
 	__u32 share = share_of(l, pool, h, g, slot, f->tier);
 	__u64 demand = demand_of(l, g, base);
 
-	g->share = share;
+	if (!steady(l, pool, f))
+		g->share = share;
 	g->settled = 1;
 	if (demand >= share)
 		pay(pool, h, g, slot, ahead, weight_of(f->tier), 0);
@@ -485,9 +496,13 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 	if (g->window && now - g->fresh < FRESH)
 		return g->window;
 	__u32 base = base_rtt(f), slot = now >> SLOT_SHIFT;
+	__u64 whole = 1 << SLOT_SHIFT, past = now - g->fresh;
 
+	if (past > whole || !steady(l, pool, f))
+		past = whole;
 	g->fresh = now;
-	g->share = share_of(l, pool, h, g, slot, f->tier);
+	g->share = (g->share * (whole - past) +
+		    share_of(l, pool, h, g, slot, f->tier) * past) >> SLOT_SHIFT;
 	__s64 us = (__s64)base + 2 * (l->packet_ns / 1000) + g->extra;
 
 	if (us < 100)

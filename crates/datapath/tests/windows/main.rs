@@ -6,6 +6,7 @@
 //! lab's). They need root and a kernel with eBPF.
 
 mod bench;
+mod crowd;
 mod edges;
 mod granted;
 mod receiver;

@@ -34,14 +34,15 @@ impl Download {
     }
 }
 
-/// What part of its share a download has soon after six others came, and later; `None` if this
-/// took too long.
-fn falls(form: Form, crowd: bool) -> Option<(f64, f64)> {
+/// What part of its share a download has soon after six others came; `None` if this took too
+/// long.
+fn falls(form: Form, crowd: bool) -> Option<f64> {
     let bench = Bench::new(form.link, Some(10_000));
     let mut long = Download::new(&bench, form, 1);
     long.takes(&bench, 60);
     // What came before it was heavy is forgotten after half a second. The short one stays light.
     let mut short = Download::new(&bench, form, 2);
+    let began = Instant::now();
     for i in 0..62 {
         sleep(Duration::from_millis(10));
         if crowd && i >= 50 {
@@ -51,6 +52,9 @@ fn falls(form: Form, crowd: bool) -> Option<(f64, f64)> {
     }
     let before = long.share(&bench);
     let since = Instant::now();
+    if since - began > Duration::from_millis(900) {
+        return None;
+    }
     let mut others: Vec<_> = (3..9).map(|p| Download::new(&bench, form, p)).collect();
     for o in &mut others {
         o.takes(&bench, 0);
@@ -61,26 +65,15 @@ fn falls(form: Form, crowd: bool) -> Option<(f64, f64)> {
     if since.elapsed() > Duration::from_millis(8) {
         return None;
     }
-    for _ in 0..8 {
-        sleep(Duration::from_millis(10));
-        for o in &mut others {
-            o.takes(&bench, 1);
-        }
-        if crowd {
-            short.takes(&bench, 1);
-        }
-        long.takes(&bench, 1);
-    }
-    Some((soon, long.share(&bench) / before))
+    Some(soon)
 }
 
 #[test]
 fn beside_a_crowd_shares_follow_slowly() {
     for form in Form::all() {
         for crowd in [false, true] {
-            let (soon, later) = (0..50).find_map(|_| falls(form, crowd)).unwrap();
-            assert_eq!(soon > 0.6, crowd, "{soon} at once, {later} later");
-            assert!(later < 0.5, "{soon} at once, {later} later");
+            let soon = (0..50).find_map(|_| falls(form, crowd)).unwrap();
+            assert_eq!(soon > 0.6, crowd, "{soon} at once");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::result::ResultFile;
@@ -50,6 +51,13 @@ name = "up1"
 flows = [{ direction = "up", client = 1, server = "near" }]
 "#;
 
+/// Who measures in real time holds it alone; whoever keeps the machine busy, with others.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+fn busy() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Says so and is false if the kernel of `engine` is really not there.
 fn there(engine: Engine, test: &str) -> bool {
     match find(engine) {
@@ -91,6 +99,7 @@ fn result(output: &Output) -> ResultFile {
 
 #[test]
 fn user_mode_linux_runs_a_cell() {
+    let _busy = busy();
     if !there(Engine::Uml, "user_mode_linux_runs_a_cell") {
         return;
     }
@@ -101,11 +110,16 @@ fn user_mode_linux_runs_a_cell() {
     let here = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     assert_ne!(result.kernel, here.trim(), "it ran on another kernel");
     let run = &result.runs[0];
-    assert!(run.base_ms >= 10.0 && run.ping_ms.n > 50, "{}", run.base_ms);
+    let probes = run.ping_ms.n;
+    assert!(run.base_ms >= 10.0 && probes > 0, "{}", run.base_ms);
+    // A machine without time for it lets probes go.
+    let void = !run.instrument.void.is_empty();
+    assert!(probes > 50 || void, "{probes}");
 }
 
 #[test]
 fn virtual_time_is_exact_and_repeats() {
+    let _busy = busy();
     if !there(Engine::Virtual, "virtual_time_is_exact_and_repeats") {
         return;
     }
@@ -166,6 +180,7 @@ fn virtual_time_is_exact_and_repeats() {
 /// Nothing that could be probed answers: connections that pass must do.
 #[test]
 fn a_provider_that_answers_nothing_is_followed() {
+    let _busy = busy();
     if !there(
         Engine::Virtual,
         "a_provider_that_answers_nothing_is_followed",
@@ -208,7 +223,17 @@ fn native_and_virtual_time_agree() {
         let file = result(&fresh_run(dir.path(), &arguments).output().unwrap());
         <[_; 2]>::try_from(file.runs).unwrap()
     };
-    let ([none, with], [real_none, real_with]) = (on("virtual"), on("native"));
+    let [none, with] = on("virtual");
+    let alone = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+    let [real_none, real_with] = on("native");
+    drop(alone);
+    for run in [&real_none, &real_with] {
+        if !run.instrument.void.is_empty() {
+            let void = &run.instrument.void;
+            println!("SKIP native_and_virtual_time_agree: this machine is too busy: {void}");
+            return;
+        }
+    }
     let close = |a: f64, b: f64, share: f64| (a - b).abs() <= share * a.max(b);
     for (a, b) in [(&none, &real_none), (&with, &real_with)] {
         assert!(
@@ -238,6 +263,7 @@ fn native_and_virtual_time_agree() {
 
 #[test]
 fn what_is_not_there_is_refused_before_anything_is_booted() {
+    let _busy = busy();
     let dir = tempfile::tempdir().unwrap();
     for (arguments, code, says) in [
         (vec!["--engine", "uml", "--loads", "x"], 2, "no load \"x\""),
@@ -264,6 +290,7 @@ fn what_is_not_there_is_refused_before_anything_is_booted() {
 
 #[test]
 fn nothing_is_left_after_an_interrupt_or_a_kill() {
+    let _busy = busy();
     if !there(Engine::Uml, "nothing_is_left_after_an_interrupt_or_a_kill") {
         return;
     }
@@ -299,6 +326,7 @@ fn nothing_is_left_after_an_interrupt_or_a_kill() {
 
 #[test]
 fn a_guest_that_dies_is_reported() {
+    let _busy = busy();
     if !there(Engine::Uml, "a_guest_that_dies_is_reported") {
         return;
     }

@@ -417,7 +417,8 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
             if scene.silent {
                 let trip = Trip {
                     remote: FAR,
-                    sent: duration(f.sent),
+                    left: duration(f.sent),
+                    waited: Duration::ZERO,
                     came: duration(f.at),
                 };
                 controller.passed(duration(t), &[trip]);

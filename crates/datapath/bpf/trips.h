@@ -16,14 +16,14 @@ struct {
 static __always_inline void tell_trip(const struct flow *f, const struct packet *p, __u64 took,
 				      __u64 now)
 {
+	if (!(p->tcp_flags & TCP_SYN) && !f->way[UP].heavy && !f->way[DOWN].heavy)
+		return;
 	struct trip t = {
 		.came = now,
 		.took = took / 1000,
 		.heavy = f->way[UP].heavy,
 	};
 
-	if (!(p->tcp_flags & TCP_SYN) && !f->way[UP].heavy && !f->way[DOWN].heavy)
-		return;
 	__builtin_memcpy(t.remote, p->key.remote, sizeof(t.remote));
 	bpf_map_push_elem(&ek_trips, &t, BPF_EXIST);
 }

@@ -263,7 +263,6 @@ fn native_and_virtual_time_agree() {
 
 #[test]
 fn what_is_not_there_is_refused_before_anything_is_booted() {
-    let _busy = busy();
     let dir = tempfile::tempdir().unwrap();
     for (arguments, code, says) in [
         (vec!["--engine", "uml", "--loads", "x"], 2, "no load \"x\""),

@@ -153,8 +153,8 @@ impl Live {
         self.maps.is_some()
     }
 
-    /// Round trips of connections that passed since the last call, without our own queues. To be
-    /// called often: how long that queue is, is seen only then. None without our programs.
+    /// Round trips of connections that passed since the last call. To be called often: how long our
+    /// own queue is, is seen only then. None without our programs.
     pub fn trips(&mut self, now: Duration) -> Result<Vec<Trip>, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(Vec::new());
@@ -171,23 +171,23 @@ impl Live {
         while self.waited.front().is_some_and(|w| w.0 + RECENT < now) {
             self.waited.pop_front();
         }
-        let recent = trips.into_iter().filter(|t| t.came + RECENT > now);
         let waited = |left: Duration| {
             let nearest = self.waited.iter().min_by_key(|w| w.0.abs_diff(left));
             nearest.map_or(Duration::ZERO, |w| w.1)
         };
+        let recent = trips.into_iter().filter(|t| t.came + RECENT > now);
         Ok(recent
             .map(|t| {
                 let left = t.came.saturating_sub(t.took);
-                // What is light goes first.
-                let ours = if t.heavy {
-                    waited(left)
-                } else {
-                    Duration::ZERO
-                };
                 Trip {
                     remote: t.remote,
-                    sent: left + ours.min(t.took),
+                    left,
+                    // What is light goes first.
+                    waited: if t.heavy {
+                        waited(left)
+                    } else {
+                        Duration::ZERO
+                    },
                     came: t.came,
                 }
             })

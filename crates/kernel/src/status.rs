@@ -298,17 +298,19 @@ const TINS: [Tier; 4] = [Tier::Bulk, Tier::BestEffort, Tier::Video, Tier::Voice]
 /// Bytes that wait in our queue, of all of a device's disciplines. That of an HTB root is not to
 /// be believed once super-packets were split below it.
 pub(crate) fn waiting(qdiscs: &[QdiscInfo], major: u16) -> u64 {
-    let is_root = |q: &QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
-    let is_cake = |q: &QdiscInfo| matches!(q.body, QdiscBody::Known(Qdisc::Cake(_)));
-    let holds = |q: &QdiscInfo| match qdiscs.iter().find(|q| is_root(q)) {
-        Some(root) if is_cake(root) => is_root(q),
-        Some(_) => Tier::ALL
-            .iter()
-            .any(|tier| evenkeel_core::plan::is_leaf_of(q.handle, *tier)),
-        None => false,
+    let is_root = |q: &&QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
+    let Some(root) = qdiscs.iter().find(is_root) else {
+        return 0;
     };
-    let waits = qdiscs.iter().filter(|q| holds(q));
-    waits.map(|q| u64::from(q.stats.backlog)).sum()
+    if let QdiscBody::Known(Qdisc::Cake(_)) = root.body {
+        return root.stats.backlog.into();
+    }
+    let is_leaf = |q: &&QdiscInfo| {
+        let of = |tier: &Tier| evenkeel_core::plan::is_leaf_of(q.handle, *tier);
+        Tier::ALL.iter().any(of)
+    };
+    let leaves = qdiscs.iter().filter(is_leaf);
+    leaves.map(|q| u64::from(q.stats.backlog)).sum()
 }
 
 fn direction(

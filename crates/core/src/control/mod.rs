@@ -2,8 +2,8 @@
 //!
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
 //! [`Controller::answered`] or, where nothing answers, [`Controller::passed`]) and then asks what
-//! is to be done ([`Controller::poll`]). A direction's capacity is found in `way`, the base round trip in
-//! `base`.
+//! is to be done ([`Controller::poll`]). A direction's capacity is found in `way`, the base round
+//! trip in `base`.
 //!
 //! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
 //! carry, and every change has a reason that a person can read; nothing is known beforehand and
@@ -403,7 +403,7 @@ impl Controller {
     }
 
     /// Nothing passes that could be heard of: what stood at the bottleneck has left it.
-    fn rest(&mut self, now: f64) {
+    fn nothing_passes(&mut self, now: f64) {
         if self.idle_since.is_none_or(|since| now - since < DEAF) {
             return;
         }
@@ -416,7 +416,9 @@ impl Controller {
                     queue: 0.0,
                 };
                 self.ways[i].observe(point, &around);
-                let _ = self.ways[i].decide(&around, false);
+                if let Found::Changed(why) = self.ways[i].decide(&around, false) {
+                    self.why = why;
+                }
             }
         }
         self.apply(now);
@@ -425,7 +427,7 @@ impl Controller {
     fn look(&mut self, now: f64) {
         if self.heard.is_some_and(|h| now - h > DEAF) {
             if self.passive.is_some() {
-                self.rest(now);
+                self.nothing_passes(now);
             } else if !self.deaf {
                 self.deaf = true;
                 self.actions.push_back(Action::Noticed(Notice::Deaf));

@@ -5,7 +5,9 @@
 //!
 //! Principles: places that were known before there was a queue are believed rather than those first
 //! met beside one; of what comes at the same time the smallest excess counts: far sides dawdle,
-//! none hurries. Non-goals: which round trips are worth it (`trips.h`), what follows.
+//! none hurries; how long something waited in our own queue is only about known, so that may hide a
+//! queue of the line but never makes one. Non-goals: which round trips are worth it (`trips.h`),
+//! what follows.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,8 +25,10 @@ const WAIT: f64 = 1.0;
 pub struct Trip {
     /// Where it led.
     pub remote: IpAddr,
-    /// When it was handed to the line (behind our own queue), steady clock.
-    pub sent: Duration,
+    /// When what was answered came to our own queue, steady clock.
+    pub left: Duration,
+    /// About how long it waited there.
+    pub waited: Duration,
     /// When its answer came, before our own queue for arrivals.
     pub came: Duration,
 }
@@ -62,11 +66,11 @@ impl Paths {
     pub(super) fn hear(&mut self, trips: &[Trip], calm: bool, now: f64) -> Option<Heard> {
         let mut best: [Option<(f64, &Trip)>; 2] = [None; 2];
         for trip in trips {
-            let Some(took) = trip.came.checked_sub(trip.sent).map(seconds) else {
+            let Some(took) = trip.came.checked_sub(trip.left).map(seconds) else {
                 continue;
             };
             let path = self.path(trip.remote, took, calm, now);
-            let excess = took - path.least;
+            let excess = (took - seconds(trip.waited) - path.least).max(0.0);
             let best = &mut best[usize::from(!path.calm)];
             if best.is_none_or(|b| excess < b.0) {
                 *best = Some((excess, trip));
@@ -77,9 +81,10 @@ impl Paths {
         }
         let waits = self.believed.is_some_and(|at| now - at < WAIT);
         let (excess, trip) = best[0].or(best[1].filter(|_| !waits))?;
+        let came = seconds(trip.came);
         Some(Heard {
-            sent: seconds(trip.sent),
-            came: seconds(trip.came),
+            sent: seconds(trip.left + trip.waited).min(came),
+            came,
             delay: self.nearest + excess,
         })
     }
@@ -113,7 +118,8 @@ mod tests {
     fn trip(place: u8, at_ms: u64, took_ms: u64) -> Trip {
         Trip {
             remote: IpAddr::from([192, 0, 2, place]),
-            sent: Duration::from_millis(at_ms - took_ms),
+            left: Duration::from_millis(at_ms - took_ms),
+            waited: Duration::ZERO,
             came: Duration::from_millis(at_ms),
         }
     }
@@ -160,6 +166,21 @@ mod tests {
     }
 
     #[test]
+    fn our_own_queue_is_none_of_the_lines() {
+        let mut p = Paths::default();
+        p.hear(&[trip(1, 1000, 20)], true, 1.0);
+        let waited = |ms, took| Trip {
+            waited: Duration::from_millis(ms),
+            ..trip(1, 2000, took)
+        };
+        assert_eq!(delay_ms(p.hear(&[waited(30, 50)], false, 2.0)), Some(20));
+        assert_eq!(delay_ms(p.hear(&[waited(30, 65)], false, 2.0)), Some(35));
+        // It was less than that: the place is not nearer for it.
+        assert_eq!(delay_ms(p.hear(&[waited(90, 50)], false, 2.0)), Some(20));
+        assert_eq!(delay_ms(p.hear(&[waited(0, 40)], false, 2.0)), Some(40));
+    }
+
+    #[test]
     fn there_is_an_end_to_what_is_remembered() {
         let mut p = Paths::default();
         for n in 0..2 * MOST as u32 {
@@ -172,7 +193,7 @@ mod tests {
         }
         assert_eq!(p.all.len(), MOST);
         let odd = Trip {
-            sent: Duration::from_secs(9),
+            left: Duration::from_secs(9),
             ..trip(1, 1000, 10)
         };
         assert_eq!(

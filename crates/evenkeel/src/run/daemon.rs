@@ -313,7 +313,8 @@ impl Daemon {
                 // Few of many, and farther away than some.
                 let trip = Trip {
                     remote: address,
-                    sent: a.sent,
+                    left: a.sent,
+                    waited: Duration::ZERO,
                     came: a.came,
                 };
                 self.controller.passed(now, &[trip]);

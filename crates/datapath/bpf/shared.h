@@ -96,7 +96,7 @@ struct way {
 	__u8 heavy;  /* moved much in the last whole window */
 	__u8 bucket; /* if heavy */
 	__u8 scale;  /* window scale it offered, plus 1; 0: none or not seen */
-	__u8 pad;
+	__u8 loaded; /* what bore the stamp that is waited for had payload */
 };
 
 /* Framing of the line, as Framing's modes. */

@@ -21,7 +21,8 @@ static __always_inline void tell_trip(const struct flow *f, const struct packet 
 	struct trip t = {
 		.came = now,
 		.took = took / 1000,
-		.heavy = f->way[UP].heavy,
+		/* Empty acknowledgements are too little to wait. */
+		.heavy = f->way[UP].heavy && f->way[UP].loaded,
 	};
 
 	__builtin_memcpy(t.remote, p->key.remote, sizeof(t.remote));

@@ -5,9 +5,9 @@
 //!
 //! Principles: places that were known before there was a queue are believed rather than those first
 //! met beside one; of what comes at the same time the smallest excess counts: far sides dawdle,
-//! none hurries; how long something waited in our own queue is only about known, so that may hide a
-//! queue of the line but never makes one. Non-goals: which round trips are worth it (`trips.h`),
-//! what follows.
+//! none hurries; how long something waited in our own queue is only about known, so that never makes
+//! a queue of the line, and is heard only where nothing passes that did not wait. Non-goals: which
+//! round trips are worth it (`trips.h`), what follows.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,8 +17,11 @@ use super::seconds;
 
 /// So many places are remembered.
 const MOST: usize = 256;
-/// For so long those that are believed are waited for, s.
-const WAIT: f64 = 1.0;
+/// What a round trip is worth, best first: a place that was known before there was a queue, and
+/// nothing waited in our own; the same, but it waited there; any other.
+const WORTHS: usize = 3;
+/// For so long better ones are waited for, s.
+const WAIT: [f64; WORTHS] = [0.0, 0.1, 1.0];
 
 /// A round trip of a connection that passes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,30 +60,36 @@ pub(super) struct Heard {
 pub(super) struct Paths {
     all: HashMap<IpAddr, Path>,
     nearest: f64,
-    /// When one that is believed was heard of.
-    believed: Option<f64>,
+    /// When one of each worth was heard of.
+    heard: [Option<f64>; WORTHS],
 }
 
 impl Paths {
     /// What came by now; `calm`: while no queue stands.
     pub(super) fn hear(&mut self, trips: &[Trip], calm: bool, now: f64) -> Option<Heard> {
-        let mut best: [Option<(f64, &Trip)>; 2] = [None; 2];
+        let mut best: [Option<(f64, &Trip)>; WORTHS] = [None; WORTHS];
         for trip in trips {
             let Some(took) = trip.came.checked_sub(trip.left).map(seconds) else {
                 continue;
             };
             let path = self.path(trip.remote, took, calm, now);
             let excess = (took - seconds(trip.waited) - path.least).max(0.0);
-            let best = &mut best[usize::from(!path.calm)];
-            if best.is_none_or(|b| excess < b.0) {
-                *best = Some((excess, trip));
+            let worth = match (path.calm, trip.waited.is_zero()) {
+                (true, true) => 0,
+                (true, false) => 1,
+                (false, _) => 2,
+            };
+            self.heard[worth] = Some(now);
+            if best[worth].is_none_or(|b| excess < b.0) {
+                best[worth] = Some((excess, trip));
             }
         }
-        if best[0].is_some() {
-            self.believed = Some(now);
+        let worth = best.iter().position(Option::is_some)?;
+        let better = self.heard[..worth].iter().flatten();
+        if better.into_iter().any(|at| now - at < WAIT[worth]) {
+            return None;
         }
-        let waits = self.believed.is_some_and(|at| now - at < WAIT);
-        let (excess, trip) = best[0].or(best[1].filter(|_| !waits))?;
+        let (excess, trip) = best[worth]?;
         let came = seconds(trip.came);
         Some(Heard {
             sent: seconds(trip.left + trip.waited).min(came),
@@ -178,6 +187,20 @@ mod tests {
         // It was less than that: the place is not nearer for it.
         assert_eq!(delay_ms(p.hear(&[waited(90, 50)], false, 2.0)), Some(20));
         assert_eq!(delay_ms(p.hear(&[waited(0, 40)], false, 2.0)), Some(40));
+    }
+
+    #[test]
+    fn what_did_not_wait_in_our_own_queue_is_heard_first() {
+        let mut p = Paths::default();
+        p.hear(&[trip(1, 1000, 20), trip(2, 1000, 20)], true, 1.0);
+        let waited = Trip {
+            waited: Duration::from_millis(30),
+            ..trip(2, 2000, 50)
+        };
+        let beside = [trip(1, 2000, 45), waited];
+        assert_eq!(delay_ms(p.hear(&beside, false, 2.0)), Some(45));
+        assert_eq!(p.hear(&[waited], false, 2.05), None);
+        assert_eq!(delay_ms(p.hear(&[waited], false, 2.2)), Some(20));
     }
 
     #[test]

@@ -97,4 +97,13 @@ fn those_worth_a_probes_are_told() {
     assert_eq!(trips.len(), TRIPS);
     assert!(trips.iter().all(|t| t.heavy));
     assert!(trips.is_sorted_by_key(|t| t.came));
+    // Its empty acknowledgements do not wait, once much comes for them.
+    for n in 0..70 {
+        b.down(&down4(&tcp(2, 1, ACK, &stamps(400 + n, 300), 1000), TCP));
+    }
+    b.maps.take_trips().unwrap();
+    b.up(&up4(&tcp(1, 2, ACK, &stamps(900, 500), 0), TCP));
+    b.down(&down4(&tcp(2, 1, ACK, &stamps(501, 900), 1000), TCP));
+    let trips = b.maps.take_trips().unwrap();
+    assert_eq!(trips.iter().map(|t| t.heavy).collect::<Vec<_>>(), [false]);
 }

@@ -569,6 +569,53 @@ mod tests {
         assert!(judged[0].starved < 8.0, "{judged:?}");
     }
 
+    /// A line that is another one every 15 s, its way as well: 8 to 20 Mbit/s from us or 60 to
+    /// 200 towards us, and up to 30 ms more.
+    fn satellite(seed: u64, i: usize, stamps: bool) -> Scene {
+        let mut random = SplitMix64::new(seed);
+        let mut scene = Scene {
+            rtt: 0.030,
+            jitter: 0.004,
+            stamps,
+            seed,
+            length: 300.0,
+            ..scene()
+        };
+        for (side, mbit) in scene.sides.iter_mut().zip([14.0, 130.0]) {
+            *side = Side {
+                capacity: vec![(0.0, mbit * 125e3)],
+                buffer: 0.1 * mbit * 125e3,
+            };
+        }
+        let (least, most) = [(8.0, 20.0), (60.0, 200.0)][i];
+        let paths = (0..20).map(|n| f64::from(n) * 15.0);
+        scene.sides[i].capacity.clear();
+        for at in paths {
+            let mbit = least + (most - least) * random.unit();
+            scene.sides[i].capacity.push((at, mbit * 125e3));
+            scene.wander.push((at, 0.030 * random.unit()));
+        }
+        scene.loads[i] = vec![(3.0, 300.0, 1)];
+        scene
+    }
+
+    #[test]
+    fn a_longer_way_is_not_taken_for_a_queue_for_long() {
+        for (i, stamps, least) in [
+            (0, true, 0.75),
+            (0, false, 0.65),
+            (1, true, 0.7),
+            (1, false, 0.7),
+        ] {
+            for seed in 0..6 {
+                let judged = run(&satellite(seed, i, stamps), &mut |_, _| {})[i];
+                let used = judged.passed / judged.possible;
+                assert!(used > least, "{i} {stamps} {seed}: {used} {judged:?}");
+                assert!(judged.queue / 297.0 < 0.005, "{judged:?}");
+            }
+        }
+    }
+
     /// What lines from ranges come to; `evenkeel lab lines` makes more of them.
     #[test]
     fn most_lines_are_known_and_used() {

@@ -188,6 +188,9 @@ struct grant {
 	__u32 samples; /* of round trips that were looked at */
 	__u32 rounds;  /* intervals */
 	__u32 origin;  /* where the far side begins to count */
+	__u32 from;    /* where the latest window began */
+	__u32 shares[2]; /* share at the end of the latest interval, and of the one before */
+	__u32 pad;
 };
 
 #define GRANT_EDGE (1 << 0)  /* edge is known */

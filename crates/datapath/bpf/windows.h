@@ -326,7 +326,12 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	__u32 packet = l->packet_ns / 1000;
 	__u32 small = packet + (packet < 1000 ? packet : 1000) + 100 + l->slack;
 	__u32 from = g->base, far = f->way[UP].rtt_min;
+	/* What came was let through a round trip or two ago, by what was the share then. */
+	__u32 low = share;
 
+	for (int i = 0; i < 2; i++)
+		if (g->shares[i] && g->shares[i] < low)
+			low = g->shares[i];
 	/* It may never have seen the line without a queue, but its handshake was no full packet. */
 	if (far && far + packet + 100 < from)
 		from = far + packet + 100;
@@ -358,15 +363,15 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	 * pauses between costs more delay than it is worth.
 	 */
 	if (g->usual > 6000)
-		share -= share / 16;
+		share -= share / 6;
 	int queued = excess > small + g->usual && (!proven || pool->full);
 
 	queued |= excess > 4 * small + 2 * g->usual && pool->now >= l->target;
 	if (queued) {
 		extra -= (excess - small - g->usual) / 4;
-	} else if (g->rate < share - share / 16 ||
-		   (g->rate < share && !pool->full && !crowded(l, pool))) {
-		extra += (__u64)took_us * (share - g->rate) / share / 4;
+	} else if (g->rate < low - low / 16 ||
+		   (g->rate < low && !pool->full && !crowded(l, pool))) {
+		extra += (__u64)took_us * (low - g->rate) / low / 4;
 	} else if (g->rate > share) {
 		__u32 over = g->rate - share;
 
@@ -477,6 +482,8 @@ static __always_inline void arrived(struct __sk_buff *skb, const struct line *l,
 		g->edge_before = g->edge;
 		if (was)
 			adjust(l, pool, f, took / 1000, now);
+		g->shares[1] = g->shares[0];
+		g->shares[0] = g->share;
 		again();
 		if (++g->rounds % 4 == 0)
 			g->least = 0;
@@ -527,6 +534,20 @@ static __always_inline __u32 window_of(const struct line *l, struct pool *pool, 
 		n = FIRST_SEGMENTS;
 	g->window = n * segment;
 	return g->window;
+}
+
+/* How far a window opens at once: as fast as one of slow start, or else it would be a burst; a
+ * quarter of it, or two segments, may always be there.
+ */
+static __always_inline __u32 opened(const struct grant *g, __u32 from, __u32 right)
+{
+	__u32 more = from - g->from, segment = g->segment ? g->segment : 1;
+	__u32 most = g->edge + 2 * more, least = g->window / 4 / segment;
+
+	least = (least < 2 ? 2 : least) * segment;
+	if ((__s32)(from + least - most) > 0)
+		most = from + least;
+	return (__s32)more >= 0 && (__s32)(right - most) > 0 ? most : right;
 }
 
 /* A packet leaves: bounds the window that it offers. */
@@ -581,6 +602,10 @@ static __always_inline void leaves(struct __sk_buff *skb, const struct line *l, 
 		from = g->seen;
 	g->acked = p->ack;
 	__u32 right = from + window, real = p->ack + (field << (scale & 15));
+
+	if (g->flags & GRANT_EDGE && !(g->flags & GRANT_RAMPS))
+		right = opened(g, from, right);
+	g->from = from;
 
 	/* Nobody followed it while windows were not bounded: this one may have been shown before. */
 	if (!(g->flags & GRANT_EDGE))

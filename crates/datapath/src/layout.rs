@@ -20,7 +20,7 @@ pub const RULE: usize = 64;
 /// `struct flow_key`.
 pub const KEY: usize = 40;
 /// `struct flow`.
-pub const FLOW: usize = 336;
+pub const FLOW: usize = 352;
 /// `struct line`.
 pub const LINE: usize = 48;
 /// `struct trip`.
@@ -550,8 +550,9 @@ impl Reader<'_> {
         let _promise = self.u16()?;
         let (_host, flags) = (self.u8()?, self.u8()?);
         let _settled = self.u32()?;
-        for _ in 0..4 {
-            // What acknowledgements take, how often was looked, where they begin to count.
+        for _ in 0..8 {
+            // What acknowledgements take, how often was looked, where they begin to count, where
+            // the latest window began, earlier shares.
             self.u32()?;
         }
         Some(Grant {

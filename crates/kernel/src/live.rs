@@ -165,15 +165,22 @@ impl Live {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
             let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
             let bytes = waiting(&qdiscs, EGRESS);
-            wait = self.plan.egress.time_for(bytes).unwrap_or_default();
+            // And the packet that is being sent.
+            let all = if bytes > 0 {
+                bytes + u64::from(self.plan.device.mtu)
+            } else {
+                0
+            };
+            wait = self.plan.egress.time_for(all).unwrap_or_default();
         }
         self.waited.push_back((now, wait));
         while self.waited.front().is_some_and(|w| w.0 + RECENT < now) {
             self.waited.pop_front();
         }
         let waited = |left: Duration| {
-            let nearest = self.waited.iter().min_by_key(|w| w.0.abs_diff(left));
-            nearest.map_or(Duration::ZERO, |w| w.1)
+            let after = self.waited.partition_point(|w| w.0 < left);
+            let around = self.waited.iter().skip(after.saturating_sub(1)).take(2);
+            around.map(|w| w.1).max().unwrap_or(Duration::ZERO)
         };
         let recent = trips.into_iter().filter(|t| t.came + RECENT > now);
         Ok(recent

@@ -383,7 +383,15 @@ impl Controller {
         let Heard { sent, came, delay } = heard;
         self.heard = Some(now);
         let idle = self.idle_since.is_some_and(|since| sent - since > CALM);
-        if self.base.sample(now, delay, idle) {
+        let shorter = self
+            .base
+            .value()
+            .is_some_and(|b| delay < b - self.base.rise());
+        let longer = self.base.sample(now, delay, idle);
+        if shorter || longer {
+            self.rerouted(now);
+        }
+        if longer {
             let base_ms = self.base.value().unwrap_or(delay) * 1e3;
             self.actions
                 .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
@@ -400,6 +408,13 @@ impl Controller {
             self.ways[i].observe(point, &around);
         }
         self.look(now);
+    }
+
+    /// The base is another one.
+    fn rerouted(&mut self, now: f64) {
+        for way in &mut self.ways {
+            way.rerouted(now);
+        }
     }
 
     /// Nothing passes that could be heard of: what stood at the bottleneck has left it.
@@ -458,6 +473,7 @@ impl Controller {
                 Found::NotHere(queue) => {
                     let base = self.base.value().unwrap_or(0.0) + queue;
                     self.base.move_to(base);
+                    self.rerouted(now);
                     self.why = Reason::NotOurs {
                         dir: self.ways[i].dir,
                         queue_ms: queue * 1e3,

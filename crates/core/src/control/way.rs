@@ -26,6 +26,8 @@ const LONG: f64 = 0.25;
 const DRAIN: f64 = 0.060;
 /// Between tries: at least, at most while the line was seen to change of late, at most at all.
 const PATIENCE: [f64; 3] = [1.0, 2.0, 10.0];
+/// The first step of a try, at most.
+const LARGEST_FIRST: f64 = 0.1;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
 const UNREST: f64 = 0.7;
 const CALMS: f64 = 8.0;
@@ -105,10 +107,15 @@ pub(super) struct Drain {
     /// The first cut.
     cut: f64,
     since: f64,
-    /// The queue then.
+    /// The queue then, and the longest of it.
     queue: f64,
+    longest: f64,
     /// What was known before this queue.
     before: Option<Known>,
+    /// Restlessness then.
+    unrest: (f64, f64),
+    /// The queue that may stay, since it is doubted that there is one.
+    doubted: Option<f64>,
     /// It followed a cut, so it is here.
     followed: bool,
     /// What it says if it is.
@@ -152,12 +159,16 @@ pub(super) struct Way {
     /// Tries: the next not before, and how long to wait after one that found nothing.
     pub next_try: f64,
     patience: f64,
+    /// The first step of the next is at least this: larger where much may have changed.
+    stride: f64,
     /// The capacity was found to be another one at this time.
     changed: f64,
     /// When the first capacity was found.
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
     unrest: (f64, f64),
+    /// What it carried when a queue was last seen to end: the one that stands now is real.
+    proved: f64,
     /// A queue is known to be in this direction.
     pub sure: bool,
     /// It may be in either, and both are cut.
@@ -187,9 +198,11 @@ impl Way {
             quiet: 0.0,
             next_try: 0.0,
             patience: PATIENCE[0],
+            stride: 0.0,
             changed: f64::MIN,
             first: f64::MIN,
             unrest: (0.0, 0.0),
+            proved: 0.0,
             sure: true,
             wanders: false,
             followed: 0,
@@ -218,8 +231,9 @@ impl Way {
             Phase::Open => return None,
             Phase::Steady => (capacity, 1.0),
             Phase::Try { level, .. } => (self.bounded(level), 1.0),
-            Phase::Drain(_) => {
-                let queue = self.queue_now(around).unwrap_or(0.0) - self.kept(around.now);
+            Phase::Drain(drain) => {
+                let queue = self.queue_now(around).unwrap_or(0.0)
+                    - drain.doubted.unwrap_or_else(|| self.kept(around.now));
                 let long = DRAIN.max(4.0 * around.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };
                 (capacity, (1.0 - queue / long).clamp(deepest, 1.0))
@@ -243,6 +257,8 @@ impl Way {
             if open {
                 self.unshaped_queue = self.unshaped_queue.max(p.queue);
             }
+        } else {
+            self.proved = 0.0;
         }
     }
 
@@ -334,9 +350,17 @@ impl Way {
         let by = (found / before).ln().abs();
         // First looks are corrected, and small changes are no unrest.
         if self.sure && by > 0.1 && now - self.first > CORRECTED {
+            self.stride = LARGEST_FIRST;
             let more = UNREST * by;
             self.unrest = ((self.restless(now) + more).min(1.0), now);
         }
+    }
+
+    /// The way became another one: the line may be as well.
+    pub(super) fn rerouted(&mut self, now: f64) {
+        self.stride = LARGEST_FIRST;
+        self.patience = PATIENCE[0];
+        self.next_try = self.next_try.min(now);
     }
 
     /// How much the line changes, 0 to 1.

@@ -75,6 +75,58 @@ fn what_is_granted_are_whole_segments() {
 }
 
 #[test]
+fn a_window_opens_as_fast_as_it_is_used() {
+    const SEGMENT: i64 = 1448;
+    for form in Form::all() {
+        let mut bench = Bench::new(form.link, Some(2000));
+        let who = Peers::default();
+        let round_trip = || std::thread::sleep(Duration::from_millis(30));
+        let (first, second) = who.syns();
+        bench.up(form, &first);
+        round_trip();
+        bench.down(form, &second);
+        bench.up(form, &who.acknowledge(0, u16::MAX));
+        let mut at = 0;
+        let mut takes = |bench: &Bench, segments: i64| {
+            round_trip();
+            for _ in 0..segments {
+                bench.down(form, &who.data(at, SEGMENT as usize));
+                at += SEGMENT;
+            }
+            bench.up(form, &who.acknowledge(at, u16::MAX));
+            let grant = bench.flow(form).grant;
+            let open = i64::from(grant.edge.wrapping_sub(who.at(at)));
+            (open, i64::from(grant.window.unwrap()))
+        };
+        // Its rate does not grow.
+        for _ in 0..8 {
+            takes(&bench, 5);
+        }
+        bench.line(Some(100_000));
+        let (first, window) = takes(&bench, 5);
+        assert!(window > 50 * SEGMENT, "{window}");
+        assert!(
+            first < window / 3 && first >= 2 * SEGMENT,
+            "{first} of {window}"
+        );
+        assert!(first % SEGMENT < 1 << who.scale(), "{first}");
+        let mut open = first;
+        let mut rounds = 0;
+        while open < window {
+            let (next, _) = takes(&bench, open / SEGMENT);
+            assert!(next > open, "{next} after {open}");
+            open = next;
+            rounds += 1;
+        }
+        assert!(rounds <= 3, "{rounds}");
+        // A receiver that was full goes on with what it has.
+        bench.up(form, &who.acknowledge(at, 0));
+        let again = bench.up(form, &who.acknowledge(at, u16::MAX));
+        assert!(i64::from(again) << who.scale() >= window);
+    }
+}
+
+#[test]
 fn what_is_left_alone() {
     const MPTCP: [u8; 4] = [30, 4, 1, 0x81];
     let all = |bench: &Bench, form: Form, who: &Peers, what: &str| {

@@ -44,6 +44,7 @@ impl Way {
         };
         let mut found = slope.known;
         let known = self.known();
+        let unrest = self.unrest;
         let queue = self.latest.map_or(0.0, |p| p.queue);
         if !self.stands(queue, &found, around) {
             return Found::Nothing;
@@ -74,6 +75,7 @@ impl Way {
         if let Phase::Try { before, .. } = self.phase {
             // The try ended where it began: the line is what it was.
             self.patience = if (capacity / before - 1.0).abs() < SAME {
+                self.stride = 0.0;
                 (2.0 * self.patience).min(self.longest_patience(around.now))
             } else {
                 PATIENCE[0]
@@ -87,7 +89,10 @@ impl Way {
             cut: around.now,
             since: around.now,
             queue,
+            longest: queue,
             before: known,
+            unrest,
+            doubted: None,
             followed: self.sure,
             found: (!learns).then_some(found),
             at_cut: capacity,
@@ -105,8 +110,9 @@ impl Way {
 
     pub(super) fn drain(&mut self, mut drain: Drain, around: &Around) -> Found {
         let queue = self.latest.map_or(0.0, |p| p.queue);
+        drain.longest = drain.longest.max(queue);
         let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
-        if self.run.is_empty() || queue < self.kept(around.now) {
+        if self.run.is_empty() || queue < drain.doubted.unwrap_or_else(|| self.kept(around.now)) {
             if let Some(found) = drain.found.filter(|_| !self.shared) {
                 self.followed += 1;
                 if self.followed >= FOLLOWED_OFTEN {
@@ -116,6 +122,8 @@ impl Way {
             return self.drained(around);
         }
         let left = self.latest.map_or(0.0, |p| p.left);
+        // A queue that stays as it is may be a full buffer, or none at all; a cut tells.
+        let mut failed = false;
         // Answers that know of the cut. Before them the queue may still grow.
         if left <= drain.since {
             drain.queue = queue;
@@ -131,6 +139,8 @@ impl Way {
                 drain.followed = self.sure || fell > 0.5;
                 if fell < 0.25 {
                     drain.failures += 1;
+                    failed = true;
+                    drain.doubted.get_or_insert(self.kept(around.now));
                     if drain.failures >= if self.sure || self.shared { 3 } else { 1 } {
                         return self.not_here(&drain, queue, around);
                     }
@@ -149,7 +159,7 @@ impl Way {
         };
         let known = self.capacity.map_or(f64::MAX, |c| c.0);
         if let Some(slope) = self.estimate(from, around)
-            && (self.dir == Dir::Down || !slope.level || slope.known.capacity < known)
+            && (self.dir == Dir::Down || !slope.level || failed && slope.known.capacity < known)
             && self.is_clear(queue, around)
             && self.stands(queue, &slope.known, around)
         {
@@ -185,6 +195,12 @@ impl Way {
         self.prior = None;
         self.followed = 0;
         let _ = self.drained(around);
+        self.unrest = drain.unrest;
+        if self.sure && drain.longest - queue > around.rise {
+            // Some of it was.
+            self.capacity = Some((drain.at_cut, around.now));
+            return Found::NotHere(queue);
+        }
         match drain.before {
             Some(before) => {
                 self.capacity = Some((before.capacity, around.now));

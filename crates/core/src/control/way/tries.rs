@@ -4,15 +4,14 @@
 //! so the noisier the delay, the larger the step; a line that never settles is not tried but
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
-use super::{Around, Found, PATIENCE, Phase, Way};
+use super::{Around, Drain, Found, LARGEST_FIRST, PATIENCE, Phase, Way};
 use crate::control::Reason;
 use crate::control::slope::{SAME, Slope};
 
 /// Used to the full: this share of what may be used.
 const FULL: f64 = 0.9;
-/// First step of a try, of which the headroom takes half; at most; and how steps grow.
+/// First step of a try, of which the headroom takes half, and how steps grow.
 const STEP: f64 = 0.02;
-const LARGEST_FIRST: f64 = 0.1;
 const GROWTH: f64 = 1.6;
 const LONGEST_STEP: f64 = 0.25;
 /// A try shows a queue within about this time, s, if the line does not carry it.
@@ -23,6 +22,8 @@ const RESTLESS: f64 = 60.0;
 const FREE: f64 = 0.35;
 /// A queue kept there that is too short or too long is made right within this, s.
 const FOLLOWS: f64 = 0.150;
+/// A queue that stood while the line came to less than this share is made to end, or else it is none.
+const SUSPECT: f64 = 0.7;
 /// It is about to end if it is less than so much longer than a rise, s.
 const ENDS: f64 = 0.003;
 
@@ -34,7 +35,7 @@ impl Way {
             FREE
         } else {
             let shows = (around.rise / SHOWN).max(self.error).min(LARGEST_FIRST);
-            shows.max(STEP) + 0.1 * self.restless(around.now)
+            shows.max(STEP).max(self.stride) + 0.1 * self.restless(around.now)
         }
     }
 
@@ -60,8 +61,32 @@ impl Way {
         }
         // What was known before says nothing of a line that never settles.
         self.prior = None;
+        let (before, unrest) = (self.known(), self.unrest);
         self.learn(known, around.now);
         let found = known.capacity;
+        if found < SUSPECT * self.proved {
+            // Less and less, and always the same queue: perhaps the way has become longer.
+            self.proved = found;
+            self.phase = Phase::Drain(Drain {
+                cut: around.now,
+                since: around.now,
+                queue,
+                longest: queue,
+                before,
+                unrest,
+                doubted: Some(0.0),
+                followed: self.sure,
+                found: None,
+                at_cut: found,
+                capacity: found,
+                failures: 0,
+            });
+            return Found::Changed(Reason::Queue {
+                dir: self.dir,
+                queue_ms: queue * 1e3,
+            });
+        }
+        self.proved = self.proved.max(found);
         let more = ((kept - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
         self.phase = Phase::Try {
             level: found * (1.0 + more),

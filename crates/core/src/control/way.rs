@@ -167,7 +167,7 @@ pub(super) struct Way {
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
     unrest: (f64, f64),
-    /// What it carried when a queue was last seen to end: the one that stands now is real.
+    /// The most it carried since a queue was last seen to end.
     proved: f64,
     /// A queue is known to be in this direction.
     pub sure: bool,
@@ -232,8 +232,7 @@ impl Way {
             Phase::Steady => (capacity, 1.0),
             Phase::Try { level, .. } => (self.bounded(level), 1.0),
             Phase::Drain(drain) => {
-                let queue = self.queue_now(around).unwrap_or(0.0)
-                    - drain.doubted.unwrap_or_else(|| self.kept(around.now));
+                let queue = self.queue_now(around).unwrap_or(0.0) - self.stays(&drain, around);
                 let long = DRAIN.max(4.0 * around.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };
                 (capacity, (1.0 - queue / long).clamp(deepest, 1.0))
@@ -379,6 +378,11 @@ impl Way {
     pub(super) fn kept(&self, now: f64) -> f64 {
         let unrest = self.restless(now);
         KEPT * (unrest - FOLLOWED).max(0.0) / (1.0 - FOLLOWED)
+    }
+
+    /// The queue that is not drained.
+    fn stays(&self, drain: &Drain, around: &Around) -> f64 {
+        drain.doubted.unwrap_or_else(|| self.kept(around.now))
     }
 
     /// Looks at what is known now; `may_try`: the other direction rests.

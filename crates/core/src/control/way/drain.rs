@@ -112,7 +112,7 @@ impl Way {
         let queue = self.latest.map_or(0.0, |p| p.queue);
         drain.longest = drain.longest.max(queue);
         let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
-        if self.run.is_empty() || queue < drain.doubted.unwrap_or_else(|| self.kept(around.now)) {
+        if self.run.is_empty() || queue < self.stays(&drain, around) {
             if let Some(found) = drain.found.filter(|_| !self.shared) {
                 self.followed += 1;
                 if self.followed >= FOLLOWED_OFTEN {

@@ -756,7 +756,7 @@ static __always_inline void round_trips(struct flow *f, const struct packet *p, 
 	    !(flags & TCP_SYN) && (p->payload || other->heavy)) {
 		mine->stamp = p->stamp;
 		mine->stamped = now;
-		mine->loaded = p->payload > 0;
+		mine->stamp_data = p->payload > 0;
 	}
 	mine->last_stamp = p->stamp;
 }

@@ -96,7 +96,7 @@ struct way {
 	__u8 heavy;  /* moved much in the last whole window */
 	__u8 bucket; /* if heavy */
 	__u8 scale;  /* window scale it offered, plus 1; 0: none or not seen */
-	__u8 loaded; /* what bore the stamp that is waited for had payload */
+	__u8 stamp_data; /* what bore the stamp that is waited for had payload */
 };
 
 /* Framing of the line, as Framing's modes. */
@@ -240,7 +240,7 @@ struct trip {
 	__u64 came;       /* when the answer did, ns */
 	__u32 remote[4];  /* as in flow_key */
 	__u32 took;       /* us, from before our own queue on */
-	__u32 heavy;      /* what it answers may have waited there */
+	__u32 waits;      /* what it answers may have waited there */
 };
 
 /* What was counted on the way; one value per CPU. */

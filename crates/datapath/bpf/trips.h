@@ -22,7 +22,7 @@ static __always_inline void tell_trip(const struct flow *f, const struct packet 
 		.came = now,
 		.took = took / 1000,
 		/* Empty acknowledgements are too little to wait. */
-		.heavy = f->way[UP].heavy && f->way[UP].loaded,
+		.waits = f->way[UP].heavy && f->way[UP].stamp_data,
 	};
 
 	__builtin_memcpy(t.remote, p->key.remote, sizeof(t.remote));

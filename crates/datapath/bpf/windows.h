@@ -360,11 +360,12 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	if (pool->full)
 		g->usual -= g->usual / 64;
 	/* Late acknowledgements come in bursts, and so does what they let through: to fill the
-	 * pauses between costs more delay than it is worth; but not where round trips wander by
-	 * themselves.
+	 * pauses between costs more delay than it is worth.
 	 */
-	if (g->usual > 6000)
-		share -= share / (l->slack ? 16 : 6);
+	if (g->usual > 6000) {
+		share -= share / 16;
+		low -= low / 16;
+	}
 	int queued = excess > small + g->usual && (!proven || pool->full);
 
 	queued |= excess > 4 * small + 2 * g->usual && pool->now >= l->target;

@@ -432,7 +432,7 @@ pub struct Trip {
     /// From before our own queue on.
     pub took: Duration,
     /// What it answers may have waited there.
-    pub heavy: bool,
+    pub waits: bool,
 }
 
 impl Trip {
@@ -443,7 +443,7 @@ impl Trip {
             came: Duration::from_nanos(r.u64()?),
             remote: r.address()?,
             took: Duration::from_micros(r.u32()?.into()),
-            heavy: r.u32()? > 0,
+            waits: r.u32()? > 0,
         })
     }
 }

@@ -14,6 +14,7 @@ mod session;
 mod shape;
 pub mod state;
 mod status;
+mod waits;
 
 pub use error::Error;
 pub use live::{Live, Wanted};

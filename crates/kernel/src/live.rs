@@ -5,7 +5,6 @@
 //! bounded on a lease, so that they open again soon after the process is gone. Non-goals:
 //! deciding (`evenkeel_core::control`).
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use evenkeel_core::control::Trip;
@@ -19,15 +18,13 @@ use evenkeel_wire::link::Counters;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
 use crate::status::waiting;
+use crate::waits::Waits;
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
 const LEASE: Duration = Duration::from_secs(2);
 /// From one record to the next.
 const RECORD: Duration = Duration::from_secs(1);
-
-/// Round trips longer ago say nothing of now.
-const RECENT: Duration = Duration::from_secs(2);
 
 /// What a direction is to be shaped to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +67,7 @@ pub struct Live {
     restless: bool,
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
-    /// How long what was sent by then waited in our own queue.
-    waited: VecDeque<(Duration, Duration)>,
+    waits: Waits,
     _lock: Lock,
 }
 
@@ -125,7 +121,7 @@ impl Live {
             leased: Duration::ZERO,
             slack: Duration::ZERO,
             restless: false,
-            waited: VecDeque::new(),
+            waits: Waits::default(),
             _lock: lock,
         };
         live.lend(clock::monotonic())?;
@@ -160,29 +156,15 @@ impl Live {
             return Ok(Vec::new());
         };
         let trips = maps.take_trips()?;
-        let mut wait = Duration::ZERO;
+        let mut backlog = 0;
         if self.plan.line.up != Line::OPEN {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
             let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
-            let bytes = waiting(&qdiscs, EGRESS);
-            // And the packet that is being sent.
-            let all = if bytes > 0 {
-                bytes + u64::from(self.plan.device.mtu)
-            } else {
-                0
-            };
-            wait = self.plan.egress.time_for(all).unwrap_or_default();
+            backlog = waiting(&qdiscs, EGRESS);
         }
-        self.waited.push_back((now, wait));
-        while self.waited.front().is_some_and(|w| w.0 + RECENT < now) {
-            self.waited.pop_front();
-        }
-        let waited = |left: Duration| {
-            let after = self.waited.partition_point(|w| w.0 < left);
-            let around = self.waited.iter().skip(after.saturating_sub(1)).take(2);
-            around.map(|w| w.1).max().unwrap_or(Duration::ZERO)
-        };
-        let recent = trips.into_iter().filter(|t| t.came + RECENT > now);
+        let packet = self.plan.device.mtu;
+        self.waits.look(now, backlog, packet, self.plan.egress);
+        let recent = trips.into_iter().filter(|t| t.came + Waits::RECENT > now);
         Ok(recent
             .map(|t| {
                 let left = t.came.saturating_sub(t.took);
@@ -190,8 +172,8 @@ impl Live {
                     remote: t.remote,
                     left,
                     // What is light goes first.
-                    waited: if t.heavy {
-                        waited(left)
+                    waited: if t.waits {
+                        self.waits.at(left)
                     } else {
                         Duration::ZERO
                     },

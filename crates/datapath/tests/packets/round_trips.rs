@@ -79,7 +79,7 @@ fn those_worth_a_probes_are_told() {
     let [trip] = trips[..] else {
         panic!("{trips:?}")
     };
-    assert_eq!((trip.remote, trip.heavy), (key(TCP, 1, 2).remote, false));
+    assert_eq!((trip.remote, trip.waits), (key(TCP, 1, 2).remote, false));
     assert_eq!(trip.took.as_micros(), rtt.as_micros());
     assert!(trip.came > b.flow(key(TCP, 1, 2)).first);
     assert_eq!(b.maps.take_trips().unwrap(), [], "they are told once");
@@ -95,7 +95,7 @@ fn those_worth_a_probes_are_told() {
     }
     let trips = b.maps.take_trips().unwrap();
     assert_eq!(trips.len(), TRIPS);
-    assert!(trips.iter().all(|t| t.heavy));
+    assert!(trips.iter().all(|t| t.waits));
     assert!(trips.is_sorted_by_key(|t| t.came));
     // Its empty acknowledgements do not wait, once much comes for them.
     for n in 0..70 {
@@ -105,5 +105,5 @@ fn those_worth_a_probes_are_told() {
     b.up(&up4(&tcp(1, 2, ACK, &stamps(900, 500), 0), TCP));
     b.down(&down4(&tcp(2, 1, ACK, &stamps(501, 900), 1000), TCP));
     let trips = b.maps.take_trips().unwrap();
-    assert_eq!(trips.iter().map(|t| t.heavy).collect::<Vec<_>>(), [false]);
+    assert_eq!(trips.iter().map(|t| t.waits).collect::<Vec<_>>(), [false]);
 }

@@ -85,26 +85,60 @@ impl Way {
             // From now on only probes behind the cut count.
             self.prior = self.known();
         }
-        self.phase = Phase::Drain(Drain {
+        let capacity = match self.dir {
+            Dir::Down if !self.sure => capacity.min(self.throughput(around)),
+            _ => capacity,
+        };
+        self.cut(Drain {
+            before: known,
+            unrest,
+            found: (!learns).then_some(found),
+            capacity,
+            ..self.drain_of(queue, around)
+        })
+    }
+
+    /// A queue that stood while the line came to less and less: perhaps the way has become longer.
+    /// It is made to end, or else it is none, and the line is what it was `before`.
+    pub(super) fn doubt(
+        &mut self,
+        before: Option<Known>,
+        unrest: (f64, f64),
+        around: &Around,
+    ) -> Found {
+        let queue = self.latest.map_or(0.0, |p| p.queue);
+        self.cut(Drain {
+            before,
+            unrest,
+            doubted: Some(0.0),
+            ..self.drain_of(queue, around)
+        })
+    }
+
+    /// A queue at what the line is known to carry now.
+    fn drain_of(&self, queue: f64, around: &Around) -> Drain {
+        let capacity = self.capacity.map_or(0.0, |c| c.0);
+        Drain {
             cut: around.now,
             since: around.now,
             queue,
             longest: queue,
-            before: known,
-            unrest,
+            before: None,
+            unrest: self.unrest,
             doubted: None,
             followed: self.sure,
-            found: (!learns).then_some(found),
+            found: None,
             at_cut: capacity,
-            capacity: match self.dir {
-                Dir::Down if !self.sure => capacity.min(self.throughput(around)),
-                _ => capacity,
-            },
+            capacity,
             failures: 0,
-        });
+        }
+    }
+
+    fn cut(&mut self, drain: Drain) -> Found {
+        self.phase = Phase::Drain(drain);
         Found::Changed(Reason::Queue {
             dir: self.dir,
-            queue_ms: queue * 1e3,
+            queue_ms: drain.queue * 1e3,
         })
     }
 

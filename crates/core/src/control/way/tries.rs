@@ -4,7 +4,7 @@
 //! so the noisier the delay, the larger the step; a line that never settles is not tried but
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
-use super::{Around, Drain, Found, LARGEST_FIRST, PATIENCE, Phase, Way};
+use super::{Around, Found, LARGEST_FIRST, PATIENCE, Phase, Way};
 use crate::control::Reason;
 use crate::control::slope::{SAME, Slope};
 
@@ -65,26 +65,8 @@ impl Way {
         self.learn(known, around.now);
         let found = known.capacity;
         if found < SUSPECT * self.proved {
-            // Less and less, and always the same queue: perhaps the way has become longer.
             self.proved = found;
-            self.phase = Phase::Drain(Drain {
-                cut: around.now,
-                since: around.now,
-                queue,
-                longest: queue,
-                before,
-                unrest,
-                doubted: Some(0.0),
-                followed: self.sure,
-                found: None,
-                at_cut: found,
-                capacity: found,
-                failures: 0,
-            });
-            return Found::Changed(Reason::Queue {
-                dir: self.dir,
-                queue_ms: queue * 1e3,
-            });
+            return self.doubt(before, unrest, around);
         }
         self.proved = self.proved.max(found);
         let more = ((kept - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);

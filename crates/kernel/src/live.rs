@@ -238,17 +238,16 @@ impl Live {
         // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
         // device's is news to all who watch links.
         let sizes = is_far(self.sized, &next);
-        for op in &next.update {
-            let wanted = if is_size(op) {
+        let wanted = |op: &&Op| {
+            if is_size(op) {
                 sizes
             } else {
                 !self.plan.update.contains(op)
-            };
-            if wanted {
-                let applied = self.session.apply(op);
-                applied.map_err(|e| self.or_gone(e))?;
             }
-        }
+        };
+        let ops: Vec<&Op> = next.update.iter().filter(wanted).collect();
+        let applied = self.session.apply_all(&ops);
+        applied.map_err(|e| self.or_gone(e))?;
         if sizes {
             self.sized = [next.ingress, next.egress];
         }

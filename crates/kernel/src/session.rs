@@ -101,6 +101,22 @@ impl Session {
 
     /// Carries out one operation.
     pub fn apply(&mut self, op: &Op) -> Result<(), Error> {
+        self.apply_all(&[op])
+    }
+
+    /// Carries out several, in their order, with one call of the kernel. The error is that of the
+    /// first that was refused; those behind it were carried out nevertheless.
+    pub fn apply_all(&mut self, ops: &[&Op]) -> Result<(), Error> {
+        let mut all = Vec::with_capacity(ops.len());
+        for op in ops {
+            all.push(self.message(op)?);
+        }
+        self.socket
+            .request_all(&all)
+            .map_err(|(n, e)| Error::refused(short(ops[n]), e.words(), e.errno as i32))
+    }
+
+    fn message(&mut self, op: &Op) -> Result<Vec<u8>, Error> {
         if matches!(op, Op::LinkAddIfb { .. } | Op::LinkDel { .. }) {
             self.indices.clear();
         }
@@ -110,10 +126,7 @@ impl Session {
             self.links()?;
             message = encode(op, &|name| self.indices.get(name).copied());
         }
-        let message = message.map_err(|e| Error::refused(short(op), e, 0))?;
-        self.socket
-            .request(&message)
-            .map_err(|e| Error::refused(short(op), e.words(), e.errno as i32))
+        message.map_err(|e| Error::refused(short(op), e, 0))
     }
 }
 

@@ -1,9 +1,9 @@
 //! A route netlink socket: requests with their acknowledgements, and dumps.
 //!
-//! Principles: one request at a time, so an answer belongs to the request or is thrown away; the
-//! kernel's words (extended ACK) are part of every error; an answer that does not come is an
-//! error, not a hang; an inconsistent dump is asked for again. Non-goals: notifications, several
-//! requests at once, what the bytes mean (`evenkeel-wire`).
+//! Principles: an answer belongs to what was asked last or is thrown away; the kernel's words
+//! (extended ACK) are part of every error; an answer that does not come is an error, not a hang;
+//! an inconsistent dump is asked for again. Non-goals: notifications, questions while others are
+//! open, what the bytes mean (`evenkeel-wire`).
 //!
 //! A socket belongs to the network namespace of the thread that opened it, and stays there.
 
@@ -126,12 +126,38 @@ impl Socket {
     /// Sends one message and waits for its acknowledgement. Sequence number and port are filled
     /// in here, and an acknowledgement is asked for.
     pub fn request(&mut self, bytes: &[u8]) -> Result<(), NetlinkError> {
-        let sequence = self.send(bytes, message::ACK)?;
+        self.request_all(&[bytes]).map_err(|(_, e)| e)
+    }
+
+    /// Sends several messages at once and waits until the kernel has been through all of them,
+    /// in their order (`netlink_rcv_skb`, af_netlink.c). `Err`: the first that it refused, and why;
+    /// those behind it were carried out nevertheless.
+    pub fn request_all(&mut self, all: &[impl AsRef<[u8]>]) -> Result<(), (usize, NetlinkError)> {
+        let Some(last) = all.len().checked_sub(1) else {
+            return Ok(());
+        };
+        let (mut bytes, mut sequences) = (Vec::new(), Vec::new());
+        for (n, message) in all.iter().enumerate() {
+            // What is refused answers in any case.
+            let flags = if n == last { message::ACK } else { 0 };
+            let put = self.put(&mut bytes, message.as_ref(), flags);
+            sequences.push(put.map_err(|e| (n, e))?);
+        }
+        again(|| self.inner.send(&bytes, 0)).map_err(|e| (0, e.into()))?;
+        let mut refused = None;
         loop {
-            let datagram = self.receive()?;
-            for m in messages(&datagram).filter(|m| self.is_ours(m, sequence)) {
-                if let Some(ack) = m.acknowledgement() {
-                    return check(ack);
+            let datagram = self.receive().map_err(|e| (last, e))?;
+            for m in messages(&datagram) {
+                let ours = |&s: &u32| self.is_ours(&m, s);
+                let (Some(n), Some(ack)) = (sequences.iter().position(ours), m.acknowledgement())
+                else {
+                    continue;
+                };
+                if let Err(e) = check(ack) {
+                    refused.get_or_insert((n, e));
+                }
+                if n == last {
+                    return refused.map_or(Ok(()), Err);
                 }
             }
         }
@@ -202,17 +228,27 @@ impl Socket {
     }
 
     fn send(&mut self, bytes: &[u8], flags: u16) -> Result<u32, NetlinkError> {
+        let mut all = Vec::with_capacity(bytes.len());
+        let sequence = self.put(&mut all, bytes, flags)?;
+        again(|| self.inner.send(&all, 0))?;
+        Ok(sequence)
+    }
+
+    /// Puts a message behind others, aligned as netlink wants it, with a number of its own.
+    fn put(&mut self, all: &mut Vec<u8>, bytes: &[u8], flags: u16) -> Result<u32, NetlinkError> {
         // Never 0, which notifications have.
         self.sequence = self.sequence.checked_add(1).unwrap_or(1);
-        let mut bytes = bytes.to_vec();
-        let header = bytes
-            .first_chunk_mut::<{ message::HEADER }>()
+        let at = all.len();
+        all.extend_from_slice(bytes);
+        all.resize(all.len().next_multiple_of(4), 0);
+        let header = all
+            .get_mut(at..)
+            .and_then(|m| m.first_chunk_mut::<{ message::HEADER }>())
             .ok_or_else(|| NetlinkError::new(Errno::EINVAL))?;
         header[message::SEQUENCE].copy_from_slice(&self.sequence.to_ne_bytes());
         header[12..].copy_from_slice(&self.port.to_ne_bytes());
         let flags = flags | u16::from_ne_bytes([header[6], header[7]]);
         header[6..8].copy_from_slice(&flags.to_ne_bytes());
-        again(|| self.inner.send(&bytes, 0))?;
         Ok(self.sequence)
     }
 

@@ -526,3 +526,49 @@ fn long_dumps_and_errors() {
         assert_eq!(unknown.unwrap_err().errno, Errno::ENOENT);
     });
 }
+
+/// Several at once: all are carried out in their order, and the first refusal is told.
+#[test]
+fn many_at_once() {
+    lab("many_at_once", |lab| {
+        let wan = Dev::Index(lab.link("wan").index);
+        let class = |minor, kbit| ClassSpec {
+            dev: wan.clone(),
+            parent: Handle::qdisc(1),
+            classid: Handle::class(1, minor),
+            class: HtbClass::new(Rate::from_kbit(kbit), Rate::from_kbit(kbit)),
+        };
+        let root = QdiscSpec {
+            dev: wan.clone(),
+            ..qdisc(Handle::ROOT, Handle::qdisc(1), htb(), None)
+        };
+        let gone = |minor| Op::ClassDel {
+            dev: wan.clone(),
+            classid: Handle::class(1, minor),
+        };
+        let mut all = |ops: &[Op]| {
+            let bytes = ops.iter().map(|op| encode(op, &|_| None).unwrap());
+            lab.socket.request_all(&bytes.collect::<Vec<_>>())
+        };
+        all(&[]).unwrap();
+        let classes = (1..=60).map(|minor| Op::ClassAdd(class(minor, 100)));
+        all(&[Op::QdiscAdd(root)]
+            .into_iter()
+            .chain(classes)
+            .collect::<Vec<_>>())
+        .unwrap();
+        let refused = all(&[
+            Op::ClassChange(class(1, 200)),
+            gone(0x998),
+            gone(0x999),
+            gone(60),
+        ]);
+        let (which, why) = refused.unwrap_err();
+        assert_eq!((which, why.errno), (1, Errno::ENOENT));
+        // The last of all may be the one.
+        let (which, _) = all(&[gone(59), gone(59)]).unwrap_err();
+        assert_eq!(which, 1);
+        all(&[gone(58)]).unwrap();
+        assert_eq!(lab.classes("wan").len(), 57);
+    });
+}

@@ -122,20 +122,24 @@ impl<'a> Story<'a> {
         format!("{what} {}", words::during(self.load))
     }
 
-    /// What time series show: all, or of many none, evenkeel and the best of the others.
+    /// What time series show: all, or of many none, evenkeel (where it was not told anything or
+    /// made to do otherwise, the best of these) and the best of the others.
     fn over_time(&self) -> Vec<&(usize, Row<'a>)> {
         if self.rows.len() <= MOST_OVER_TIME {
             return self.rows.iter().collect();
         }
-        let always = |r: &Row<'_>| matches!(r.condition, "none" | "evenkeel");
-        let best = self
-            .rows
-            .iter()
-            .filter(|(_, r)| !always(r) && !is_ours(r.condition))
-            .min_by(|a, b| a.1.increase.median.total_cmp(&b.1.increase.median))
-            .map(|b| b.0);
-        let shown = |r: &&(usize, Row<'a>)| always(&r.1) || Some(r.0) == best;
-        self.rows.iter().filter(shown).collect()
+        let best = |of: &dyn Fn(&str) -> bool| {
+            let some = self.rows.iter().filter(|(_, r)| of(r.condition));
+            some.min_by(|a, b| a.1.increase.median.total_cmp(&b.1.increase.median))
+                .map(|b| b.0)
+        };
+        let shown = [
+            best(&|c| c == "none"),
+            best(&|c| c == "evenkeel").or_else(|| best(&is_ours)),
+            best(&|c| c != "none" && !is_ours(c)),
+        ];
+        let is_shown = |r: &&(usize, Row<'a>)| shown.contains(&Some(r.0));
+        self.rows.iter().filter(is_shown).collect()
     }
 
     /// The runs that time series show, with their colours.

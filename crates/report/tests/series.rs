@@ -170,6 +170,26 @@ fn the_page_of_a_series() {
     );
 }
 
+/// Where evenkeel was told nothing it is drawn over time all the same, and the best of several.
+#[test]
+fn some_evenkeel_is_always_drawn_over_time() {
+    let label = |ours: &[(&str, f64)]| {
+        let others = [("none", 20.0), ("cake-95", 5.0), ("inetgw", 9.0)];
+        let runs = others.iter().chain(ours);
+        let runs = runs.map(|(c, ms)| plain("up1", c, 0, (*ms, 30.0), 900.0));
+        let page = html(&around(runs.collect()));
+        let begin = page.find("aria-label=\"Ping over time").unwrap();
+        let end = begin + page[begin..].find("\">").unwrap();
+        page[begin..end].to_owned()
+    };
+    let auto = label(&[("evenkeel-auto", 6.0)]);
+    assert!(auto.contains("told nothing"), "{auto}");
+    assert!(!auto.contains("inetgw"), "{auto}");
+    let two = label(&[("evenkeel-police", 7.0), ("evenkeel-auto", 6.0)]);
+    assert!(two.contains("told nothing"), "{two}");
+    assert!(!two.contains("polic"), "{two}");
+}
+
 /// Two conditions look as they always did on a terminal, with or without facts and published
 /// figures; the page and Markdown have them.
 #[test]

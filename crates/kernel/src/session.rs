@@ -104,8 +104,9 @@ impl Session {
         self.apply_all(&[op])
     }
 
-    /// Carries out several, in their order, with one call of the kernel. The error is that of the
-    /// first that was refused; those behind it were carried out nevertheless.
+    /// Carries out several, in their order, with one call of the kernel. None may name a device
+    /// that another makes: then nothing is sent. Otherwise the error is that of the first that was
+    /// refused; those behind it were carried out nevertheless.
     pub fn apply_all(&mut self, ops: &[&Op]) -> Result<(), Error> {
         let mut all = Vec::with_capacity(ops.len());
         for op in ops {

@@ -94,7 +94,7 @@ impl Way {
             unrest,
             found: (!learns).then_some(found),
             capacity,
-            ..self.drain_of(queue, around)
+            ..self.drain_now(around)
         })
     }
 
@@ -106,17 +106,17 @@ impl Way {
         unrest: (f64, f64),
         around: &Around,
     ) -> Found {
-        let queue = self.latest.map_or(0.0, |p| p.queue);
         self.cut(Drain {
             before,
             unrest,
             doubted: Some(0.0),
-            ..self.drain_of(queue, around)
+            ..self.drain_now(around)
         })
     }
 
-    /// A queue at what the line is known to carry now.
-    fn drain_of(&self, queue: f64, around: &Around) -> Drain {
+    /// The queue of now, by what the line is known to carry.
+    fn drain_now(&self, around: &Around) -> Drain {
+        let queue = self.latest.map_or(0.0, |p| p.queue);
         let capacity = self.capacity.map_or(0.0, |c| c.0);
         Drain {
             cut: around.now,

@@ -2,7 +2,8 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use aya::programs::{SchedClassifier, TestRun as _, TestRunOptions};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, SchedClassifier, TcAttachType, TestRun as _, TestRunOptions};
 use aya::{Ebpf, EbpfLoader};
 
 use evenkeel_core::plan::PROGRAMS;
@@ -52,6 +53,29 @@ impl Programs {
     /// Loads [`NOTHING`] as well.
     pub fn load_nothing(&mut self) -> Result<(), Error> {
         self.load_one(NOTHING)
+    }
+
+    /// Attaches [`NOTHING`], once loaded, at both of a device's tcx hooks (Linux 6.6), as programs of
+    /// others are. It is gone with `self`.
+    pub fn attach_nothing(&mut self, device: &str) -> Result<(), Error> {
+        let refused = |e: aya::programs::ProgramError| {
+            Error::Load(format!(
+                "attach {NOTHING} to {device} at tcx: {}",
+                words(&e)
+            ))
+        };
+        let program = self.ebpf.program_mut(NOTHING);
+        let program: &mut SchedClassifier = program
+            .ok_or_else(|| Error::Load(format!("{NOTHING} is not in the object")))?
+            .try_into()
+            .map_err(refused)?;
+        for hook in [TcAttachType::Ingress, TcAttachType::Egress] {
+            let order = TcAttachOptions::TcxOrder(LinkOrder::default());
+            program
+                .attach_with_options(device, hook, order)
+                .map_err(refused)?;
+        }
+        Ok(())
     }
 
     fn load_one(&mut self, name: &str) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Set up, changed, taken back: also after a kill, twice, and with others about.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 
 use evenkeel_core::plan::{Choice, EGRESS, Feature};
 use evenkeel_core::tc::{Bpf, FilterKind, Handle, Op};
@@ -117,6 +118,47 @@ fn killed_anywhere() {
                 );
             }
         }
+    });
+}
+
+/// A program of others at tcx runs before ours and keeps its place; ours see what it lets pass.
+#[test]
+fn others_at_tcx_run_beside_ours() {
+    use aya::programs::{SchedClassifier, TcAttachType};
+    let test = "others_at_tcx_run_beside_ours";
+    // That kernel is older than tcx.
+    if std::env::var_os("EVENKEEL_UML").is_some() {
+        return;
+    }
+    everywhere(test, |w| {
+        if !w.caps.has(Feature::Bpf) {
+            return;
+        }
+        let mut others = Programs::load(w.link_header()).unwrap();
+        others.load_nothing().unwrap();
+        if let Err(e) = others.attach_nothing("wan") {
+            let _ = writeln!(std::io::stderr(), "SKIP {test}: {e}");
+            return;
+        }
+        let there = |when: &str| {
+            for hook in [TcAttachType::Ingress, TcAttachType::Egress] {
+                let (_, programs) = SchedClassifier::query_tcx("wan", hook).unwrap();
+                assert_eq!(programs.len(), 1, "{when}: {hook:?}");
+            }
+        };
+        w.shape(&request("50mbit", "10mbit", "ptm:30")).unwrap();
+        there("shaped");
+        let socket = std::net::UdpSocket::bind("10.9.0.1:0").unwrap();
+        socket.send_to(&[0; 100], "10.9.0.2:5000").unwrap();
+        let maps = evenkeel_kernel::maps("wan").unwrap().unwrap();
+        let flows = maps.flows().unwrap();
+        assert!(
+            flows.iter().any(|(k, _)| k.remote_port == 5000),
+            "{flows:?}"
+        );
+        drop(maps);
+        assert_eq!(w.clear(), Cleared::AsBefore);
+        there("cleared");
     });
 }
 

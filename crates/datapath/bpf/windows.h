@@ -359,10 +359,14 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 		g->usual = excess;
 	if (pool->full)
 		g->usual -= g->usual / 64;
+	/* Who aims at the line itself, in whole kbit/s, wants it full: each is given a little more. */
+	int full = l->target + 125 >= l->rate;
+	__u32 spare = full ? share / 64 : 0;
+
 	/* Late acknowledgements come in bursts, and so does what they let through: to fill the
-	 * pauses between costs more delay than it is worth.
+	 * pauses between costs more delay than it is worth to others.
 	 */
-	if (g->usual > 6000) {
+	if (g->usual > 6000 && !full) {
 		share -= share / 16;
 		low -= low / 16;
 	}
@@ -374,7 +378,7 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	} else if (g->rate < low - low / 16 ||
 		   (g->rate < low && !pool->full && !crowded(l, pool))) {
 		extra += (__u64)took_us * (low - g->rate) / low / 4;
-	} else if (g->rate > share) {
+	} else if (g->rate > share + spare) {
 		__u32 over = g->rate - share;
 
 		if (over > share)

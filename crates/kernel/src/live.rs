@@ -280,7 +280,7 @@ impl Live {
         if let Some(maps) = &mut self.maps {
             let mut line = programs::line(&self.plan).filter(|_| known);
             if let Some(line) = &mut line {
-                line.slack = self.slack;
+                line.slack = line.slack.max(self.slack);
                 if self.restless {
                     // The net that would hold what knows no windows is too far away.
                     line.surcharge = 0;

@@ -310,8 +310,8 @@ pub fn plan_tuned(
     let programs = caps.has(Feature::Bpf);
     let mss = if programs { policy.mss } else { Mss::Off };
     let segments = Segments {
-        up: mss.longest(line.up, line.framing, device.mtu),
-        down: mss.longest(line.down, line.framing, device.mtu),
+        up: mss.longest(line.up, line.framing, device.mtu, policer.is_some()),
+        down: mss.longest(line.down, line.framing, device.mtu, policer.is_some()),
     };
     let packet = segments.down.packet(device.mtu);
     let windows = (policy.windows && programs).then_some(packet);

@@ -30,6 +30,10 @@ const LONG: Duration = Duration::from_micros(4500);
 /// What may be given for it, per cent of the goodput with full packets. On 1171 kbit/s that is 17
 /// cells, and 16 ms become 8; with 12, for 8 % of the upload, they become 6.
 const WORTH: f64 = 3.0;
+/// The same where arrivals are policed: who does that compares with gateways that fill the line, so
+/// shorter packets must bring goodput.
+const LONG_POLICED: Duration = Duration::from_millis(6);
+const WORTH_POLICED: f64 = -1.0;
 
 /// What is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,22 +76,28 @@ impl FromStr for Mss {
 pub struct Longest(pub Option<u16>);
 
 impl Mss {
-    /// For a direction of this rate and framing on which IP packets have up to `mtu` bytes.
-    pub fn longest(self, rate: Rate, framing: Framing, mtu: u32) -> Longest {
+    /// For a direction of this rate and framing on which IP packets have up to `mtu` bytes;
+    /// `policed`: what arrives cannot wait here.
+    pub fn longest(self, rate: Rate, framing: Framing, mtu: u32, policed: bool) -> Longest {
         let longest = match self {
             Mss::Off => None,
             Mss::Bytes(n) => Some(n + HEADERS),
-            Mss::Auto => best(rate, framing, mtu),
+            Mss::Auto => best(rate, framing, mtu, policed),
         };
         Longest(longest.filter(|n| u32::from(*n) < mtu))
     }
 }
 
 /// The longest that does not take long, or else the shortest of those that are worth it.
-fn best(rate: Rate, framing: Framing, mtu: u32) -> Option<u16> {
+fn best(rate: Rate, framing: Framing, mtu: u32, policed: bool) -> Option<u16> {
+    let (long, worth) = if policed {
+        (LONG_POLICED, WORTH_POLICED)
+    } else {
+        (LONG, WORTH)
+    };
     let short = |length: u16| {
         let takes = rate.time_for(framing.wire_len(length.into()).into());
-        takes.is_some_and(|t| t <= LONG)
+        takes.is_some_and(|t| t <= long)
     };
     let mtu = u16::try_from(mtu).ok()?;
     let atm = framing.mode == Mode::Atm;
@@ -96,7 +106,7 @@ fn best(rate: Rate, framing: Framing, mtu: u32) -> Option<u16> {
     }
     let mut worthy = (LEAST..=mtu)
         .filter(|n| !atm || (i32::from(*n) + i32::from(framing.overhead)) % 48 == 0)
-        .filter(|n| Longest(Some(*n)).cost(framing, mtu.into()) <= WORTH);
+        .filter(|n| Longest(Some(*n)).cost(framing, mtu.into()) <= worth);
     let shortest = worthy.next();
     worthy.rfind(|n| short(*n)).or(shortest)
 }
@@ -131,7 +141,7 @@ mod tests {
     fn longest(mss: &str, kbit: u64, framing: &str, mtu: u32) -> Option<u16> {
         let mss: Mss = mss.parse().unwrap();
         let framing = framing.parse().unwrap();
-        mss.longest(Rate::from_kbit(kbit), framing, mtu).0
+        mss.longest(Rate::from_kbit(kbit), framing, mtu, false).0
     }
 
     #[test]
@@ -146,6 +156,22 @@ mod tests {
         assert_eq!(longest("off", 128, "atm:40", 1500), None);
         assert_eq!(longest("1000", 109_341, "ptm:22", 1500), Some(1040));
         assert_eq!(longest("1460", 128, "atm:40", 1500), None);
+    }
+
+    #[test]
+    fn policed_they_bring_goodput() {
+        let longest = |kbit, framing: &str| {
+            let framing = framing.parse().unwrap();
+            Mss::Auto
+                .longest(Rate::from_kbit(kbit), framing, 1500, true)
+                .0
+        };
+        // 32 cells take 5.9 ms; 25 are the first that bring 1 %.
+        assert_eq!(longest(2304, "atm:40"), Some(1496));
+        assert_eq!(longest(1171, "atm:40"), Some(1160));
+        assert_eq!(longest(21_181, "atm:40"), Some(1496));
+        assert_eq!(longest(1171, "ptm:22"), None);
+        assert_eq!(longest(1171, "none"), None);
     }
 
     #[test]
@@ -176,14 +202,16 @@ mod tests {
             atm: bool,
             overhead in -14i16..60,
             mtu in 576u32..9000,
+            policed: bool,
         ) {
             let mode = if atm { Mode::Atm } else { Mode::Ptm };
             let framing = Framing::new(mode, overhead, 0);
-            let longest = Mss::Auto.longest(Rate::from_kbit(kbit), framing, mtu);
+            let longest = Mss::Auto.longest(Rate::from_kbit(kbit), framing, mtu, policed);
             if let Some(n) = longest.0 {
                 prop_assert!(u32::from(n) < mtu);
                 prop_assert!(!atm || (i32::from(n) + i32::from(overhead)) % 48 == 0);
-                prop_assert!(longest.cost(framing, mtu) <= WORTH);
+                let worth = if policed { WORTH_POLICED } else { WORTH };
+                prop_assert!(longest.cost(framing, mtu) <= worth);
             }
         }
     }

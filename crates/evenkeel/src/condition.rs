@@ -104,7 +104,10 @@ impl Shaper for Evenkeel {
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
         let policed = matches!(self.ingress, Ingress::Police { .. });
-        let packet = self.mss.longest(line.down, line.framing, MTU).packet(MTU);
+        let packet = self
+            .mss
+            .longest(line.down, line.framing, MTU, policed)
+            .packet(MTU);
         let shaped = self.mode.shaped(
             &Line {
                 down: line.down,

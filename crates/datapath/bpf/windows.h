@@ -359,8 +359,10 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 		g->usual = excess;
 	if (pool->full)
 		g->usual -= g->usual / 64;
-	/* Who aims at the line itself, in whole kbit/s, wants it full: each is given a little more. */
-	int full = l->target + 125 >= l->rate;
+	/* Who aims at the line itself, in whole kbit/s, and accepts a short queue, wants it full: each
+	 * is given a little more.
+	 */
+	int full = l->slack && l->target + 125 >= l->rate;
 	__u32 spare = full ? share / 64 : 0;
 
 	/* Late acknowledgements come in bursts, and so does what they let through: to fill the

@@ -362,13 +362,13 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 	/* Who aims at the line itself, in whole kbit/s, and accepts a short queue, wants it full: each
 	 * is given a little more.
 	 */
-	int full = l->slack && l->target + 125 >= l->rate;
-	__u32 spare = full ? share / 64 : 0;
+	int fills = l->slack && l->target + 125 >= l->rate;
+	__u32 spare = fills ? share / 64 : 0;
 
 	/* Late acknowledgements come in bursts, and so does what they let through: to fill the
 	 * pauses between costs more delay than it is worth to others.
 	 */
-	if (g->usual > 6000 && !full) {
+	if (g->usual > 6000 && !fills) {
 		share -= share / 16;
 		low -= low / 16;
 	}

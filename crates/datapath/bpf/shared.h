@@ -121,6 +121,8 @@ struct line {
 	__u32 segment; /* TCP's payload in a full packet */
 	__u32 slack;   /* round trips may be so much beyond the least without it meaning much, us */
 	__u32 surcharge; /* counted beside what comes of flows without windows, 1/10000 */
+	__u32 fills;     /* the line is to be full, though a short queue stands */
+	__u32 pad;
 };
 
 /* Who is active in a slot of time. */

@@ -359,16 +359,13 @@ static __always_inline void adjust(const struct line *l, struct pool *pool, stru
 		g->usual = excess;
 	if (pool->full)
 		g->usual -= g->usual / 64;
-	/* Who aims at the line itself, in whole kbit/s, and accepts a short queue, wants it full: each
-	 * is given a little more.
-	 */
-	int fills = l->slack && l->target + 125 >= l->rate;
-	__u32 spare = fills ? share / 64 : 0;
+	/* A line that is to be full is given a little more than it carries. */
+	__u32 spare = l->fills ? share / 64 : 0;
 
 	/* Late acknowledgements come in bursts, and so does what they let through: to fill the
 	 * pauses between costs more delay than it is worth to others.
 	 */
-	if (g->usual > 6000 && !fills) {
+	if (g->usual > 6000 && !l->fills) {
 		share -= share / 16;
 		low -= low / 16;
 	}

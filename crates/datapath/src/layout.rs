@@ -22,7 +22,7 @@ pub const KEY: usize = 40;
 /// `struct flow`.
 pub const FLOW: usize = 352;
 /// `struct line`.
-pub const LINE: usize = 48;
+pub const LINE: usize = 56;
 /// `struct trip`.
 pub const TRIP: usize = 32;
 /// `TRIPS`: so many are kept.
@@ -228,6 +228,9 @@ pub struct Line {
     /// What a shaper behind the programs counts beside the bytes that come of flows that obey no
     /// windows, ten-thousandths; 0: there is none, or it is not to.
     pub surcharge: u32,
+    /// The line is to be full, though a short queue stands: who polices compares with those who
+    /// fill it.
+    pub fills: bool,
 }
 
 impl Line {
@@ -252,6 +255,7 @@ impl Line {
         w.u32(self.mtu.saturating_sub(HEADERS).max(1));
         w.u32(u32::try_from(self.slack.as_micros()).unwrap_or(u32::MAX));
         w.u32(self.surcharge);
+        w.u32(self.fills.into());
         w.bytes
     }
 

@@ -128,6 +128,7 @@ fn bounding_windows_costs_little() {
         mtu: 1500,
         slack: Duration::ZERO,
         surcharge: 0,
+        fills: false,
     };
     let context = [0u8; 192];
     let run = |program: &str, packet: &[u8], repeat: u32| {

@@ -121,6 +121,8 @@ pub(crate) fn line(plan: &Plan) -> Option<Line> {
         mtu,
         slack: slack.unwrap_or_default(),
         surcharge: plan.surcharge,
+        // Plans are in whole kbit/s.
+        fills: plan.policer.is_some() && target.bps() + 1000 > plan.line.down.bps(),
     })
 }
 

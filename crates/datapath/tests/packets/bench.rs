@@ -106,6 +106,7 @@ pub(crate) fn line(kbit: u64) -> Line {
         mtu: 1500,
         slack: Duration::ZERO,
         surcharge: 0,
+        fills: false,
     }
 }
 

@@ -99,6 +99,7 @@ pub(crate) fn line(kbit: u64, lease: Duration) -> Line {
         mtu: 1500,
         slack: Duration::ZERO,
         surcharge: 0,
+        fills: false,
     }
 }
 

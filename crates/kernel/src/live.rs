@@ -217,14 +217,14 @@ impl Live {
         };
         let tuning = Tuning {
             windows: down.permille,
-            down: if down.restless {
+            down: if down.restless && self.plan.windows.is_some() {
                 DISTANT
             } else {
                 down.permille
             },
             up: up.permille,
             intervals: [
-                Some(INTERVAL + 10 * up.slack),
+                Some(INTERVAL + if up.restless { 30 } else { 10 } * up.slack),
                 self.plan.windows.map(|_| UNHURRIED),
             ],
         };

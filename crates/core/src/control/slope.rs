@@ -173,8 +173,13 @@ impl Run {
             |p: &(f64, f64, f64)| last - p.0 >= SPAN.max(pace) && bytes - p.1 >= PACKETS * packet;
         // The shortest stretch that says something, and the longest: where they agree, the line
         // is what it was, and the longest is the most exact.
-        let short = all.iter().rposition(enough)?;
-        let short = fit(all.get(short..)?, noise)?;
+        let enough = all.iter().rposition(enough)?;
+        let mut stretches = (0..=enough).rev().filter_map(|from| all.get(from..));
+        let short = match self.dir {
+            Dir::Up => stretches.find_map(|stretch| fit(stretch, noise))?,
+            // Arrivals may be what we let come: only what shows soon is the line's.
+            Dir::Down => fit(stretches.next()?, noise)?,
+        };
         let long = fit(&all, noise)?;
         Some(
             if short.known.agrees(&Known {

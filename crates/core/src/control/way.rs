@@ -232,6 +232,15 @@ impl Way {
             Phase::Steady => (capacity, 1.0),
             Phase::Try { level, .. } => (self.bounded(level), 1.0),
             Phase::Drain(drain) => {
+                // Windows bound what is under way, so a queue that came of too much of it is gone
+                // a round trip after they became smaller; only what stays then is cut for.
+                let goes = around.rtt + drain.longest + 2.0 * around.pace;
+                if self.dir == Dir::Down
+                    && self.is_restless(around.now)
+                    && around.now - drain.cut < goes
+                {
+                    return Some((capacity, 1.0));
+                }
                 let queue = self.queue_now(around).unwrap_or(0.0) - self.stays(&drain, around);
                 let long = DRAIN.max(4.0 * around.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };

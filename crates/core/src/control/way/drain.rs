@@ -31,7 +31,13 @@ impl Way {
             _ if self.dir == Dir::Up && self.is_restless(around.now) => 0.0,
             None => around.rise + around.wander,
             Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
-                (around.rise + 2.0 * around.wander).max(0.004)
+                // Where it often does become slower, waiting to be sure costs more than an error.
+                let certainly = if self.is_restless(around.now) {
+                    1.0
+                } else {
+                    2.0
+                };
+                (around.rise + certainly * around.wander).max(0.004)
             }
             Some(_) => 0.0,
         };
@@ -196,6 +202,7 @@ impl Way {
             && (self.dir == Dir::Down || !slope.level || failed && slope.known.capacity < known)
             && self.is_clear(queue, around)
             && self.stands(queue, &slope.known, around)
+            && !self.lets_in(queue, &slope.known, &drain, around)
         {
             if drain.followed || slope.known.capacity > (1.0 - SAME) * drain.at_cut {
                 self.learn(slope.known, around.now);
@@ -207,6 +214,16 @@ impl Way {
             dir: self.dir,
             queue_ms: queue * 1e3,
         })
+    }
+
+    /// Whether so little comes only because of the cut: if the line were that slow, the queue would
+    /// grow.
+    fn lets_in(&self, queue: f64, found: &Known, drain: &Drain, around: &Around) -> bool {
+        let less = self
+            .capacity
+            .is_some_and(|c| found.capacity < (1.0 - SAME) * c.0);
+        let heard = around.now - drain.cut > around.rtt + 2.0 * around.pace;
+        self.dir == Dir::Down && less && heard && queue < drain.queue + around.rise
     }
 
     /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and

@@ -4,7 +4,7 @@
 //! so the noisier the delay, the larger the step; a line that never settles is not tried but
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
-use super::{Around, Found, LARGEST_FIRST, PATIENCE, Phase, Way};
+use super::{Around, Dir, Found, LARGEST_FIRST, PATIENCE, Phase, Way};
 use crate::control::Reason;
 use crate::control::slope::{SAME, Slope};
 
@@ -19,7 +19,9 @@ const SHOWN: f64 = 1.0;
 /// A line that changed within this time, s, may change again.
 const RESTLESS: f64 = 60.0;
 /// How far beyond what passes a line that never settles is opened while no queue stands.
-const FREE: f64 = 0.35;
+/// From us that fills the line at once, towards us it takes senders round trips.
+const FREE_UP: f64 = 0.25;
+const FREE_DOWN: f64 = 0.35;
 /// A queue kept there that is too short or too long is made right within this, s.
 const FOLLOWS: f64 = 0.150;
 /// A queue that stood while the line came to less than this share is made to end, or else it is none.
@@ -28,11 +30,18 @@ const SUSPECT: f64 = 0.7;
 const ENDS: f64 = 0.003;
 
 impl Way {
+    fn free(&self) -> f64 {
+        match self.dir {
+            Dir::Up => FREE_UP,
+            Dir::Down => FREE_DOWN,
+        }
+    }
+
     /// The noisier the line, the larger the step that shows. On a line that never settles a queue
     /// shows at once where it ends: no small steps.
     pub(super) fn first_step(&self, around: &Around) -> f64 {
         if self.is_restless(around.now) {
-            FREE
+            self.free()
         } else {
             let shows = (around.rise / SHOWN).max(self.error).min(LARGEST_FIRST);
             shows.max(STEP).max(self.stride) + 0.1 * self.restless(around.now)
@@ -133,7 +142,7 @@ impl Way {
             let proven = self.throughput(around).max(capacity);
             self.proven(proven, around);
             self.phase = Phase::Try {
-                level: proven * (1.0 + FREE),
+                level: proven * (1.0 + self.free()),
                 step,
                 since: around.now,
                 before: proven,

@@ -215,6 +215,7 @@ impl Live {
             up: up.capacity.unwrap_or(Line::OPEN),
             framing: self.plan.line.framing,
         };
+        let patience = if up.restless { 30 } else { 10 };
         let tuning = Tuning {
             windows: down.permille,
             down: if down.restless && self.plan.windows.is_some() {
@@ -224,7 +225,7 @@ impl Live {
             },
             up: up.permille,
             intervals: [
-                Some(INTERVAL + if up.restless { 30 } else { 10 } * up.slack),
+                Some(INTERVAL + patience * up.slack),
                 self.plan.windows.map(|_| UNHURRIED),
             ],
         };

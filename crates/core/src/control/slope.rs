@@ -213,3 +213,26 @@ fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<Slope> {
         level: moved < (LEVEL * (last.0 - first.0)).max(2.0 * noise),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probes each 20 ms while 1.6 of the 1 MB/s are sent that pass.
+    #[test]
+    fn two_probes_that_say_nothing_do_not_hide_what_three_say() {
+        let mut run = Run::new(Dir::Up);
+        let mut meter = Meter::default();
+        let mut look = |n: f64| {
+            let after = 0.02 * n;
+            let (left, queue) = (1.0 + after, 0.030 + 0.6 * after);
+            meter.note(left, 1.6e6 * after);
+            let came = left + queue + 0.040;
+            run.push(Point { left, came, queue }, 0.010, 0.020, false);
+            run.slope(&meter, f64::MIN, 0.0048, 0.020, 1500.0)
+        };
+        assert_eq!([look(0.0), look(1.0)], [None, None]);
+        let found = look(2.0).unwrap().known;
+        assert!((found.capacity / 1e6 - 1.0).abs() < 1e-6, "{found:?}");
+    }
+}

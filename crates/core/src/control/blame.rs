@@ -9,12 +9,20 @@ use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};
 
 /// Acknowledgements take at most so much of what they acknowledge.
 const ACKNOWLEDGES: f64 = 0.0625;
+/// This share of what it carries is as much as it ever did.
+const FULL: f64 = 0.9;
 /// After so many looks in the wrong direction both are cut.
 pub(super) const TURNS: u32 = 2;
 
 impl Controller {
     /// Whose queue it is: there, and back.
-    pub(super) fn share(&mut self, queue: f64, one_way: Option<OneWay>, now: f64) -> [f64; 2] {
+    pub(super) fn share(
+        &mut self,
+        queue: f64,
+        left: f64,
+        one_way: Option<OneWay>,
+        now: f64,
+    ) -> [f64; 2] {
         let rise = self.around(UP, now).rise.max(self.around(DOWN, now).rise);
         if let Some(w) = one_way {
             let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
@@ -35,11 +43,18 @@ impl Controller {
             return [up, queue - up];
         }
         let blamed = match self.blamed {
+            Some((UP, 0)) if self.is_too_long(queue, left, now) => {
+                let around = self.around(UP, now);
+                if self.ways[UP].gives_up(&around) {
+                    self.why = self.elsewhere(UP, queue);
+                }
+                DOWN
+            }
             Some((i, _)) if queue > 0.7 * rise => i,
-            _ => self.suspect(now),
+            _ => self.suspect(queue, left, now),
         };
         if queue > rise {
-            self.blamed.get_or_insert((blamed, 0));
+            self.blamed = Some((blamed, self.blamed.map_or(0, |b| b.1)));
         } else if queue < 0.7 * rise {
             self.blamed = None;
         }
@@ -64,10 +79,11 @@ impl Controller {
     /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
     /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
     /// senders we do not hold. If that is wrong a cut will show it.
-    fn suspect(&self, now: f64) -> usize {
+    fn suspect(&self, queue: f64, left: f64, now: f64) -> usize {
         match [UP, DOWN].map(|i| self.in_use(i, now)) {
             [true, false] => return UP,
             [false, true] => return DOWN,
+            _ if self.is_too_long(queue, left, now) => return DOWN,
             _ => {}
         }
         let suspicion = |i: usize| match (self.ways[i].phase, self.ways[i].capacity) {
@@ -83,6 +99,21 @@ impl Controller {
         }
     }
 
+    /// Whether a queue is longer than what we sent can have made it, while as much comes as
+    /// ever did.
+    fn is_too_long(&self, queue: f64, left: f64, now: f64) -> bool {
+        let (up, down) = (&self.ways[UP], &self.ways[DOWN]);
+        let around = self.around(UP, now);
+        let full = down
+            .capacity
+            .is_none_or(|c| down.throughput(&around) > FULL * c.0);
+        let short = up.capacity.is_some_and(|(c, _)| {
+            let sent = up.meter.queue(c, left) + 2.0 * around.packet / c;
+            queue > sent + around.rise + around.wander
+        });
+        full && up.is_tested() && short && self.in_use(DOWN, now)
+    }
+
     /// The queue is not where it was looked for: perhaps it is in the other direction. False if it
     /// cannot be there.
     pub(super) fn turn(&mut self, i: usize, queue: f64) -> bool {
@@ -90,10 +121,14 @@ impl Controller {
             return false;
         };
         self.blamed = Some((1 - i, turns + 1));
-        self.why = Reason::Elsewhere {
+        self.why = self.elsewhere(i, queue);
+        true
+    }
+
+    fn elsewhere(&self, i: usize, queue: f64) -> Reason {
+        Reason::Elsewhere {
             dir: self.ways[i].dir,
             queue_ms: queue * 1e3,
-        };
-        true
+        }
     }
 }

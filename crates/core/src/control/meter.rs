@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Readings that are older are forgotten.
-const MEMORY: Duration = Duration::from_secs(4);
+const MEMORY: Duration = Duration::from_secs(10);
 
 /// Readings of one direction's counter.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +54,15 @@ impl Meter {
         Some(b0 + (b1 - b0) * (t - t0) / (t1 - t0))
     }
 
+    /// How long what came until `t` waits then where `carries` bytes per second leave, s.
+    pub(super) fn queue(&self, carries: f64, t: f64) -> f64 {
+        let steps = self.readings.iter().zip(self.readings.iter().skip(1));
+        let steps = steps.take_while(|(_, b)| b.0 <= t);
+        steps.fold(0.0, |queue: f64, (a, b)| {
+            (queue + (b.1 - a.1) / carries - (b.0 - a.0)).max(0.0)
+        })
+    }
+
     /// Bytes from `a` to `b`.
     pub(super) fn between(&self, a: f64, b: f64) -> Option<f64> {
         Some(self.until(b)? - self.until(a)?)
@@ -94,6 +103,17 @@ mod tests {
         assert_eq!(m.rate(9.0), Some(150.0));
         assert_eq!(m.between(0.5, 2.0), None);
         assert_eq!(m.between(2.0, 3.5), None);
+    }
+
+    #[test]
+    fn what_waits_is_what_came_too_fast() {
+        let mut m = Meter::default();
+        for (t, b) in [(1.0, 0.0), (2.0, 100.0), (3.0, 400.0), (4.0, 450.0)] {
+            m.note(t, b);
+        }
+        for (t, waits) in [(2.0, 0.0), (3.0, 0.5), (4.0, 0.0)] {
+            assert!((m.queue(200.0, t) - waits).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -283,9 +283,12 @@ impl Controller {
                 .map_or(0.0, |c| packet / c)
         };
         let mut serial_all = serial(&self.ways[i]);
-        if self.offsets.is_none() {
-            serial_all += serial(&self.ways[1 - i]);
-        }
+        let beside = if self.offsets.is_none() {
+            serial(&self.ways[1 - i])
+        } else {
+            0.0
+        };
+        serial_all += beside;
         let wander = self.base.rise();
         // Where a line is followed a false alarm costs less than a late one.
         let sooner = if self.ways[i].kept(now) > 0.0 {
@@ -302,6 +305,7 @@ impl Controller {
             pace: self.passive.map_or(self.pace, |p| p.max(self.pace)),
             noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,
+            beside,
         }
     }
 
@@ -405,7 +409,7 @@ impl Controller {
                 .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
         }
         let queue = delay - self.base.value().unwrap_or(delay);
-        let shares = self.share(queue, one_way, now);
+        let shares = self.share(queue, sent, one_way, now);
         for (i, share) in shares.into_iter().enumerate() {
             let around = self.around(i, now);
             let point = Point {
@@ -522,7 +526,9 @@ impl Controller {
                     higher |= new > old * (1.0 + CHANGE);
                 }
                 (Some(_), None) => lower = true,
-                (None, _) => {}
+                // What was cut for is not known any more.
+                (None, Some(_)) => higher = true,
+                (None, None) => {}
             }
         }
         if lower || higher && now - self.raised >= RAISE_EVERY {

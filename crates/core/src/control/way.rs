@@ -49,6 +49,8 @@ const GUESSED: f64 = 0.3;
 const UNSURE: f64 = 0.05;
 /// No evidence is better than this: lines are not that even.
 const BEST: f64 = 0.01;
+/// Used to the full without a queue for so long, s, a line does carry what is known.
+const TESTED: f64 = 1.0;
 /// Jitter hides queues from this on, s.
 const HIDES: f64 = 0.002;
 
@@ -78,6 +80,8 @@ pub(super) struct Around {
     pub noise: f64,
     /// Bytes of a full packet on the line.
     pub packet: f64,
+    /// How long one takes in the other direction, if that is used and nothing tells them apart, s.
+    pub beside: f64,
 }
 
 /// What is being done with a direction.
@@ -169,6 +173,8 @@ pub(super) struct Way {
     unrest: (f64, f64),
     /// The most it carried since a queue was last seen to end.
     proved: f64,
+    /// What it carried for [`TESTED`] seconds without a queue.
+    tested: f64,
     /// A queue is known to be in this direction.
     pub sure: bool,
     /// It may be in either, and both are cut.
@@ -203,6 +209,7 @@ impl Way {
             first: f64::MIN,
             unrest: (0.0, 0.0),
             proved: 0.0,
+            tested: 0.0,
             sure: true,
             wanders: false,
             followed: 0,
@@ -244,7 +251,12 @@ impl Way {
                 let queue = self.queue_now(around).unwrap_or(0.0) - self.stays(&drain, around);
                 let long = DRAIN.max(4.0 * around.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };
-                (capacity, (1.0 - queue / long).clamp(deepest, 1.0))
+                // Taking away what is not used is no cut, and would tell nothing.
+                let used = match self.dir {
+                    Dir::Down if !self.sure => (drain.capacity / capacity).clamp(deepest, 1.0),
+                    _ => 1.0,
+                };
+                (capacity, used * (1.0 - queue / long).clamp(deepest, 1.0))
             }
         })
     }
@@ -398,6 +410,7 @@ impl Way {
     pub(super) fn decide(&mut self, around: &Around, may_try: bool) -> Found {
         let kept = self.kept(around.now);
         let queue = self.latest.map_or(0.0, |p| p.queue);
+        self.note_tested(around);
         match self.phase {
             Phase::Drain(drain) => self.drain(drain, around),
             Phase::Steady | Phase::Try { .. }
@@ -414,6 +427,23 @@ impl Way {
                 before,
             } if self.run.is_empty() => self.try_more(level, step, since, before, around),
             _ => Found::Nothing,
+        }
+    }
+
+    /// Whether it was used to the full without a queue for some time.
+    pub(super) fn is_tested(&self) -> bool {
+        let same = |c: f64| (self.tested / c - 1.0).abs() < SAME;
+        self.capacity.is_some_and(|c| same(c.0))
+    }
+
+    fn note_tested(&mut self, around: &Around) {
+        if let Some((capacity, _)) = self.capacity
+            && self.phase == Phase::Steady
+            && self.run.is_empty()
+            && around.now - self.quiet > TESTED
+            && self.used(capacity, around) > 0.9
+        {
+            self.tested = capacity;
         }
     }
 

@@ -11,7 +11,7 @@ use crate::control::slope::{Known, SAME};
 /// A first estimate is not worse than this, as a share.
 const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
-const FOLLOWED_OFTEN: u32 = 2;
+const FOLLOWED_OFTEN: u32 = 3;
 
 impl Way {
     /// Whether a queue is beyond doubt.
@@ -41,7 +41,7 @@ impl Way {
             }
             Some(_) => 0.0,
         };
-        queue >= least.max(2.0 * around.packet / found.capacity)
+        queue >= least.max(2.0 * around.packet / found.capacity + around.beside)
     }
 
     pub(super) fn congested(&mut self, around: &Around) -> Found {
@@ -153,6 +153,10 @@ impl Way {
         drain.longest = drain.longest.max(queue);
         let until_heard = around.rtt + drain.queue + 2.0 * around.pace;
         if self.run.is_empty() || queue < self.stays(&drain, around) {
+            let heard = around.now - drain.cut >= around.rtt + drain.longest;
+            if self.dir == Dir::Down && !self.sure && !heard && !self.is_restless(around.now) {
+                return self.went_by_itself(&drain, around);
+            }
             if let Some(found) = drain.found.filter(|_| !self.shared) {
                 self.followed += 1;
                 if self.followed >= FOLLOWED_OFTEN {
@@ -264,6 +268,29 @@ impl Way {
             None => {}
         }
         Found::NotHere(queue)
+    }
+
+    /// It ended before the cut was heard of, so it may well have been elsewhere: what it taught is
+    /// forgotten.
+    fn went_by_itself(&mut self, drain: &Drain, around: &Around) -> Found {
+        let ended = self.drained(around);
+        self.prior = None;
+        self.unrest = drain.unrest;
+        self.capacity = drain.before.map(|k| (k.capacity, around.now));
+        match drain.before {
+            Some(before) => self.error = before.error,
+            None => self.phase = Phase::Open,
+        }
+        ended
+    }
+
+    /// The queue that is drained is known to be elsewhere. False if none is.
+    pub(in crate::control) fn gives_up(&mut self, around: &Around) -> bool {
+        let Phase::Drain(drain) = self.phase else {
+            return false;
+        };
+        let _ = self.not_here(&drain, drain.longest, around);
+        true
     }
 
     /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck

@@ -152,9 +152,12 @@ impl Way {
         // What an answer that comes now can know of.
         let known = around.now - around.rtt - around.pace;
         let time = known - since;
-        let Some(bytes) = self.meter.between(since, known).filter(|_| time > 0.0) else {
+        if time <= 0.0 {
             return Found::Nothing;
-        };
+        }
+        // What was so long ago is forgotten; it went on since.
+        let bytes = self.meter.between(since, known);
+        let bytes = bytes.unwrap_or_else(|| time * self.throughput(around));
         let reached = bytes / time;
         let shown = around.rise + around.wander + around.packet / capacity;
         if bytes / capacity - time > shown {

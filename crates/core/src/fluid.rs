@@ -36,6 +36,10 @@ const DISTANT: f64 = 1.5;
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 /// What waits in our shaper before it signals, s.
 const TARGET: f64 = 0.005;
+/// The same where pulses are sent, beside so many times what round trips may take longer.
+const PATIENT: f64 = 10.0;
+/// A sender's clock is as even as this, s.
+const SMOOTH: f64 = 0.1;
 
 /// One direction of a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -196,6 +200,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
     // What passed the line towards us and has not arrived yet, by steps.
     let mut flying = VecDeque::new();
     let mut clocked = [f64::MAX; 2];
+    let mut average = [0.0; 2];
     let mut full = [0.0; 2];
     let mut sent = [0.0; 2];
     let mut senders = [Sender::default(), Sender::default()];
@@ -288,11 +293,17 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                 (arrived, arrived)
             };
             counted[i] += first * STEP;
-            // What passes now is acknowledged later; where a queue stands it is the line's rate.
-            clocked[i] = if queue[i] > 0.0 || own[i] > 0.0 {
-                capacity.min(set)
-            } else {
+            // What passes now is acknowledged later; where a queue stands it is the line's rate. A
+            // window does not follow pulses.
+            let lets = capacity.min(set);
+            average[i] += (lets - average[i]) * STEP / SMOOTH;
+            let pulses = shaped[i].is_some_and(|s| s.pulses);
+            clocked[i] = if queue[i] == 0.0 && own[i] == 0.0 {
                 f64::MAX
+            } else if pulses {
+                lets.max(average[i])
+            } else {
+                lets
             };
             full[i] = (1.0 - capacity / first.max(1.0)).clamp(0.0, 1.0);
             if queue[i] > side.buffer {
@@ -301,8 +312,13 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
             }
             // Of each flow a packet may wait.
             let turns = packet * (sender.flows + 1.0);
-            if set < f64::MAX && own[i] > (TARGET * set).max(turns) {
-                own[i] = own[i].min((0.1 * set).max(turns));
+            // `run` makes CAKE patient there.
+            let target = match shaped[i] {
+                Some(s) if s.pulses => TARGET + PATIENT * f64::from(s.slack_us) * 1e-6,
+                _ => TARGET,
+            };
+            if set < f64::MAX && own[i] > (target * set).max(turns) {
+                own[i] = own[i].min(((0.1f64).max(target) * set).max(turns));
                 sender.lose(t, felt, SIGNALLED);
             }
             // Judging.
@@ -353,6 +369,9 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
                     down: counted[1],
                 },
             );
+            if !scene.silent {
+                controller.probed(duration(t));
+            }
             let serial = if senders[0].flows > 0.0 {
                 random.unit() * packet / capacities[0]
             } else {

@@ -38,6 +38,9 @@ pub struct Wanted {
     /// It changes all the time: the shaper towards us then is only a distant net, since what it
     /// drops takes seconds to come back.
     pub restless: bool,
+    /// It is followed by pulses: what waits at our shaper makes nobody else wait, and is there to be
+    /// sent when the line carries more.
+    pub pulses: bool,
 }
 
 /// How far above the capacity of a restless line the net is, thousandths.
@@ -215,7 +218,11 @@ impl Live {
             up: up.capacity.unwrap_or(Line::OPEN),
             framing: self.plan.line.framing,
         };
-        let patience = if up.restless { 30 } else { 10 };
+        let patience = match up {
+            Wanted { pulses: true, .. } => 200,
+            Wanted { restless: true, .. } => 30,
+            _ => 10,
+        };
         let tuning = Tuning {
             windows: down.permille,
             down: if down.restless && self.plan.windows.is_some() {

@@ -76,6 +76,12 @@ impl Controller {
         }
     }
 
+    /// Whether more is sent than acknowledgements.
+    pub(super) fn sends(&self, now: f64) -> bool {
+        let [up, down] = [UP, DOWN].map(|i| self.ways[i].throughput(&self.around(i, now)));
+        up > ACKNOWLEDGES * down
+    }
+
     /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
     /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
     /// senders we do not hold. If that is wrong a cut will show it.

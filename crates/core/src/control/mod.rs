@@ -50,6 +50,10 @@ const CALM: f64 = 0.3;
 const LINGER: f64 = 1.0;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
+/// Two probes differ by this share of what delays wander by, with stamps and without, or by the
+/// steps of stamps, s.
+const APART: [f64; 2] = [0.2, 0.3];
+const STEPS: f64 = 0.001;
 /// Without answers for so long there is no signal.
 const DEAF: f64 = 3.0;
 /// Connections that pass are heard of at least this often, or not to be counted on, s.
@@ -64,6 +68,8 @@ const SOONER: f64 = 0.7;
 const SLACKEST: f64 = 0.020;
 /// A change that is smaller is none.
 const CHANGE: f64 = 0.004;
+/// Nor a smaller one than this within a pulse: each costs time.
+const PULSE_CHANGE: f64 = 0.05;
 
 /// What a person may say; all of it may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,13 +129,16 @@ pub struct Counted {
 pub struct Target {
     /// What the line carries.
     pub capacity: Rate,
-    /// How far below that to stay for now, thousandths: 1000 where no queue is being drained.
+    /// How far below that to stay for now, thousandths: 1000 where no queue is being drained, and
+    /// more by turns where pulses are sent.
     pub permille: u32,
     /// How much longer round trips may be without it meaning much, us: for lines that change all
     /// the time, where a short queue is kept, and lines whose delay wanders.
     pub slack_us: u32,
     /// It changes all the time: what a shaper drops there takes seconds to come back.
     pub restless: bool,
+    /// It is followed by pulses: nobody else waits for what waits at the shaper meanwhile.
+    pub pulses: bool,
 }
 
 /// What is to be done.
@@ -296,7 +305,11 @@ impl Controller {
         } else {
             1.0
         };
-        let stamps = if self.offsets.is_some() { STAMP } else { 0.0 };
+        // What tells directions apart also takes what the other one wanders by away.
+        let (stamps, apart) = match self.offsets {
+            Some(_) => (STAMP, APART[0]),
+            None => (0.0, APART[1]),
+        };
         Around {
             now,
             rtt: self.base.value().unwrap_or(0.02),
@@ -306,6 +319,8 @@ impl Controller {
             noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,
             beside,
+            apart: (apart * wander).max(STEPS),
+            probed: self.passive.is_none(),
         }
     }
 
@@ -351,6 +366,15 @@ impl Controller {
             self.actions
                 .push_back(Action::Pace(Duration::from_secs_f64(pace)));
         }
+    }
+
+    /// A probe is being sent. To be called after [`Controller::counted`].
+    pub fn probed(&mut self, now: Duration) {
+        let now = seconds(now);
+        let around = self.around(UP, now);
+        let sends = self.sends(now);
+        self.ways[UP].beat(&around, sends);
+        self.apply(now);
     }
 
     /// A probe was answered.
@@ -513,33 +537,43 @@ impl Controller {
                     permille: (factor * 1000.0).round() as u32,
                     slack_us: (self.slack(i, now) * 1e6) as u32,
                     restless: self.ways[i].kept(now) > 0.0,
+                    pulses: self.ways[i].has_pulses(&around),
                 })
         });
-        let mut lower = false;
-        let mut higher = false;
+        let (mut lower, mut higher, mut pulse) = (false, false, false);
         for (new, old) in wanted.iter().zip(&self.shaped) {
             let value =
                 |t: &Option<Target>| t.map(|t| t.capacity.bps() as f64 * f64::from(t.permille));
-            match (value(new), value(old)) {
-                (Some(new), Some(old)) => {
-                    lower |= new < old * (1.0 - CHANGE);
-                    higher |= new > old * (1.0 + CHANGE);
-                }
-                (Some(_), None) => lower = true,
+            let pulses = new.is_some_and(|t| t.pulses);
+            let least = if pulses { PULSE_CHANGE } else { CHANGE };
+            let (falls, rises) = match (value(new), value(old)) {
+                (Some(new), Some(old)) => (new < old * (1.0 - least), new > old * (1.0 + least)),
+                (Some(_), None) => (true, false),
                 // What was cut for is not known any more.
-                (None, Some(_)) => higher = true,
-                (None, None) => {}
+                (None, Some(_)) => (false, true),
+                (None, None) => (false, false),
+            };
+            // They are over before rates may be raised again.
+            if pulses {
+                pulse |= falls || rises;
+            } else {
+                lower |= falls;
+                higher |= rises;
             }
         }
         if lower || higher && now - self.raised >= RAISE_EVERY {
             self.raised = now;
             self.shaped = wanted;
-            self.actions.push_back(Action::Shape {
-                down: wanted[DOWN],
-                up: wanted[UP],
-                why: self.why,
-            });
+        } else if pulse {
+            self.shaped[UP] = wanted[UP];
+        } else {
+            return;
         }
+        self.actions.push_back(Action::Shape {
+            down: self.shaped[DOWN],
+            up: self.shaped[UP],
+            why: self.why,
+        });
     }
 
     /// What is known now.

@@ -38,7 +38,7 @@ pub enum Reason {
         /// In this direction.
         dir: Dir,
     },
-    /// The line never settles: a short queue shows what it carries.
+    /// The line never settles: a short queue or pulses show what it carries.
     Following {
         /// In this direction.
         dir: Dir,
@@ -90,11 +90,9 @@ impl fmt::Display for Reason {
                 "{}: used to the full without a queue; trying whether there is more",
                 word(dir)
             ),
-            Reason::Following { dir } => write!(
-                f,
-                "{}: the line never settles; a short queue shows what it carries",
-                word(dir)
-            ),
+            Reason::Following { dir } => {
+                write!(f, "{}: the line never settles, and is followed", word(dir))
+            }
             Reason::Proven { dir } => {
                 write!(f, "{}: so much went through without a queue", word(dir))
             }

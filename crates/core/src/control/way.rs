@@ -5,14 +5,17 @@
 //! we sent, and left when the probe behind them did (`C = S / (dt + dd)`); towards us they are
 //! those that arrived. After a cut the queue is drained, and how long that takes is known. The
 //! line is tried upwards only where it is used to the full and no queue stands, by steps that
-//! grow until one stands. Non-goals: the delay of whom (`mod.rs`), packets.
+//! grow until one stands; one that never settles is followed (`tries`, `pulses`). Non-goals: the
+//! delay of whom (`mod.rs`), packets.
 
 mod drain;
+mod pulses;
 mod tries;
 
 use super::Reason;
 use super::meter::Meter;
 use super::slope::{Known, Point, Run, SAME, Slope};
+use pulses::Pulses;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
@@ -82,6 +85,10 @@ pub(super) struct Around {
     pub packet: f64,
     /// How long one takes in the other direction, if that is used and nothing tells them apart, s.
     pub beside: f64,
+    /// How far apart two probes may be by themselves, s.
+    pub apart: f64,
+    /// Probes are what is heard.
+    pub probed: bool,
 }
 
 /// What is being done with a direction.
@@ -156,6 +163,8 @@ pub(super) struct Way {
     pub phase: Phase,
     /// Probes since the queue stands.
     run: Run,
+    /// The rhythm by which it is followed if it never settles.
+    pulses: Pulses,
     /// The latest probe.
     pub latest: Option<Point>,
     /// No queue since.
@@ -200,6 +209,7 @@ impl Way {
             prior: None,
             phase: Phase::Open,
             run: Run::new(dir),
+            pulses: Pulses::default(),
             latest: None,
             quiet: 0.0,
             next_try: 0.0,
@@ -234,6 +244,9 @@ impl Way {
     /// The capacity to shape by, and a factor by which to go below it.
     pub(super) fn target(&self, around: &Around) -> Option<(f64, f64)> {
         let (capacity, _) = self.capacity?;
+        if self.has_pulses(around) {
+            return Some((capacity, self.pulse(capacity, around)));
+        }
         Some(match self.phase {
             Phase::Open => return None,
             Phase::Steady => (capacity, 1.0),
@@ -264,6 +277,9 @@ impl Way {
     /// A probe came back.
     pub(super) fn observe(&mut self, p: Point, around: &Around) {
         self.latest = Some(p);
+        if self.has_pulses(around) {
+            self.listen(p, around);
+        }
         self.wanders = around.wander > WANDERS;
         let prior = self.known().filter(|_| !self.is_restless(around.now));
         let began = self.run.is_empty();
@@ -411,6 +427,9 @@ impl Way {
         let kept = self.kept(around.now);
         let queue = self.latest.map_or(0.0, |p| p.queue);
         self.note_tested(around);
+        if self.has_pulses(around) {
+            return self.follow_pulses(around);
+        }
         match self.phase {
             Phase::Drain(drain) => self.drain(drain, around),
             Phase::Steady | Phase::Try { .. }

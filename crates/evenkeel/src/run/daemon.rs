@@ -174,6 +174,9 @@ impl Daemon {
                 if let Some(near) = &mut self.near
                     && near.is_due(now)
                 {
+                    if near.origin != Origin::Public {
+                        self.controller.probed(now);
+                    }
                     // What the kernel refuses to send is its answer's fate.
                     let _ = near.pinger.send(SIZE).map_err(Failure::work)?;
                 }
@@ -336,6 +339,7 @@ impl Daemon {
                         slack: t
                             .map_or(Duration::ZERO, |t| Duration::from_micros(t.slack_us.into())),
                         restless: t.is_some_and(|t| t.restless),
+                        pulses: t.is_some_and(|t| t.pulses),
                     };
                     self.live
                         .set(wanted(down), wanted(up), clock::monotonic())?;

@@ -1,0 +1,361 @@
+//! Pulses: how a line that never settles is followed in what we send.
+//!
+//! For some probes a little more is sent than the line is thought to carry, then a little less. At
+//! the end of the first a short queue stands, and the bytes that were sent over the time they took
+//! to leave are what the line carries now; where none stands it carries more than was sent. So
+//! both are known within a round trip and no queue has to be kept for it.
+//!
+//! Principles: a look at each pulse, none at what lies between; on average less is sent than the
+//! line carries, and still less while something waits; what stays whatever is sent is not ours.
+//! Non-goals: lines that do settle, directions that cannot be told apart (`drain`, `tries`).
+
+use std::collections::VecDeque;
+
+use super::{Around, Dir, Found, Phase, Way};
+use crate::control::Reason;
+use crate::control::slope::Point;
+
+/// How much more and less than on average is sent by turns, as a share.
+const SWING: f64 = 0.3;
+/// On average so much of what the line carries, and at most so much more while nothing waits.
+const MEAN: f64 = 0.95;
+const MORE: f64 = 0.1;
+/// At least so much of it, and a packet in so long, s.
+const LEAST: f64 = 0.1;
+const PACKET: f64 = 0.04;
+/// What may wait before less is sent, and beyond that what makes it nothing, s.
+const WAITS: f64 = 0.010;
+const TOO_LONG: f64 = 0.030;
+/// A pulse is of so many packets at least.
+const PACKETS: f64 = 2.0;
+/// A line that changed this much of late, or whose delays wander, is followed by pulses.
+const OFTEN: f64 = 0.6;
+/// What a look is compared with: how far the line may have gone since the last one, as a share.
+const WALKS: f64 = 0.15;
+/// A single look moves it at most so far, e-folds.
+const FARTHEST: f64 = 1.5;
+/// From this on it is another line, e-folds.
+const ANOTHER: f64 = 0.3;
+/// A pulse is one if so much of it was sent, as a share.
+const FILLS: f64 = 0.7;
+/// While less than this share of what may be sent is, nothing is learned. For so long that does
+/// not matter, s.
+const USED: f64 = 0.6;
+const PAUSE: f64 = 0.5;
+/// Without answers for so long there is nothing to follow, s.
+const HEARD: f64 = 1.0;
+/// What stands for so long, s, although it should have gone, is not ours.
+const STAYS: f64 = 0.4;
+
+/// The rhythm, and what was heard of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pulses {
+    /// More is sent at present, since.
+    high: bool,
+    turned: f64,
+    /// Turns that no answer has told of yet, and what may be sent from each on.
+    turns: VecDeque<(f64, f64)>,
+    /// The probe at the latest one that was told of, and what could be sent since.
+    from: Option<(Point, f64)>,
+    /// When so much was sent that something can be learned.
+    busy: Option<f64>,
+    /// What the line was when it was last another one.
+    was: f64,
+    /// Something stands since: when, and how long it was.
+    stands: Option<(f64, f64)>,
+}
+
+impl Way {
+    /// Whether it is followed by pulses.
+    pub(in crate::control) fn has_pulses(&self, around: &Around) -> bool {
+        let within = |at: f64, time: f64| around.now - at < time;
+        self.dir == Dir::Up
+            && self.sure
+            && around.probed
+            && self.capacity.is_some()
+            && (self.wanders || self.restless(around.now) > OFTEN)
+            && self.pulses.busy.is_some_and(|at| within(at, PAUSE))
+            && self.latest.is_some_and(|p| within(p.came, HEARD))
+    }
+
+    /// A probe is sent: the time to turn from more to less or back. `sends`: more than
+    /// acknowledgements.
+    pub(in crate::control) fn beat(&mut self, around: &Around, sends: bool) {
+        let Some((capacity, _)) = self.capacity else {
+            return;
+        };
+        let granted = self.has_pulses(around).then(|| self.mean(around));
+        if sends && self.used(capacity, around) > USED * granted.unwrap_or(1.0) {
+            self.pulses.busy = Some(around.now);
+        }
+        if !self.has_pulses(around) {
+            self.pulses = Pulses {
+                busy: self.pulses.busy,
+                ..Pulses::default()
+            };
+            return;
+        }
+        let shows = 2.0 * around.apart / SWING;
+        let lasts = shows.max(PACKETS * around.packet / capacity);
+        let pulses = &mut self.pulses;
+        if around.now - pulses.turned > lasts - 0.5 * around.pace {
+            pulses.high = !pulses.high;
+            pulses.turned = around.now;
+            let rate = capacity * self.pulse(capacity, around);
+            self.pulses.turns.push_back((around.now, rate));
+        }
+    }
+
+    /// What is sent now, as a share of what the line carries.
+    pub(super) fn pulse(&self, capacity: f64, around: &Around) -> f64 {
+        let swing = if self.pulses.high { SWING } else { -SWING };
+        let share = self.mean(around) * (1.0 + swing);
+        share.min(self.most / capacity)
+    }
+
+    /// The same without the swing.
+    fn mean(&self, around: &Around) -> f64 {
+        let Some((capacity, _)) = self.capacity else {
+            return 1.0;
+        };
+        let waits = self.queue_now(around).unwrap_or(0.0);
+        let least = LEAST.max(around.packet / capacity / PACKET).min(0.5);
+        let less = ((WAITS - waits) / TOO_LONG).min(MORE);
+        (MEAN + less).max(least)
+    }
+
+    /// A probe came back.
+    pub(super) fn listen(&mut self, p: Point, around: &Around) {
+        let mut turned = None;
+        while let Some(turn) = self.pulses.turns.front().copied().filter(|t| t.0 <= p.left) {
+            self.pulses.turns.pop_front();
+            turned = Some((p, turn.1));
+        }
+        if turned.is_none() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.pulses.from, turned);
+        let (Some((from, rate)), Some((capacity, _))) = (before, self.capacity) else {
+            return;
+        };
+        let time = p.left - from.left;
+        let Some(bytes) = self.meter.between(from.left, p.left) else {
+            return;
+        };
+        let apart = around.apart;
+        let grown = p.queue - from.queue;
+        if grown > apart && bytes > PACKETS * around.packet {
+            let took = time + grown;
+            let error = (apart + 0.3 * around.packet / capacity) / took;
+            let sure = 1.0 / (1.0 + (error / WALKS).powi(2));
+            let by = (bytes / took / capacity).ln().clamp(-FARTHEST, FARTHEST);
+            // What was not sent makes no queue.
+            if by < 0.0 && bytes < FILLS * rate * time {
+                return;
+            }
+            self.found(capacity * (sure * by).exp(), around);
+        } else if grown <= apart {
+            let passed = bytes / (time + 0.5 * apart);
+            if passed > capacity {
+                self.found(passed, around);
+            }
+        }
+    }
+
+    /// The line carries so much.
+    fn found(&mut self, capacity: f64, around: &Around) {
+        let was = self.pulses.was;
+        if was == 0.0 {
+            self.pulses.was = capacity;
+        } else if (capacity / was).ln().abs() > ANOTHER {
+            self.pulses.was = capacity;
+            self.changed(Some(was), capacity, around.now);
+        }
+        self.proven(capacity, around);
+        self.error = WALKS;
+    }
+
+    /// Follows what pulses showed, unless what waits does not.
+    pub(super) fn follow_pulses(&mut self, around: &Around) -> Found {
+        self.phase = Phase::Steady;
+        self.quiet = around.now;
+        let Some(p) = self.latest else {
+            return Found::Nothing;
+        };
+        if p.queue <= around.wander + WAITS {
+            self.pulses.stands = None;
+        } else {
+            let (since, then) = *self.pulses.stands.get_or_insert((p.left, p.queue));
+            let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
+            let time = p.left - since;
+            let gone = self.meter.between(since, p.left);
+            let gone = gone.map_or(0.0, |bytes| time - bytes / capacity);
+            if time > STAYS && gone > 1.5 * then + around.wander && p.queue > 0.5 * then {
+                self.pulses.stands = None;
+                self.run.clear();
+                return Found::NotHere(p.queue);
+            }
+        }
+        Found::Changed(Reason::Following { dir: self.dir })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    use crate::Rate;
+    use crate::control::{Action, Answered, Bounds, Controller, Counted, OneWay, Settings};
+    use crate::swing::{Kind, Swing};
+
+    const STEP: f64 = 0.001;
+    const RTT: f64 = 0.050;
+    const IDLE: f64 = 5.0;
+
+    fn duration(t: f64) -> Duration {
+        Duration::from_secs_f64(t)
+    }
+
+    /// What came of it.
+    struct Followed {
+        /// Of what could have passed.
+        used: f64,
+        /// 95 % of probes waited less, s.
+        p95: f64,
+        /// When rates were changed last, s.
+        changed: f64,
+    }
+
+    /// A line of `capacity` bytes/s whose delays wander (`None`: nothing is answered), with
+    /// somebody who sends whatever is let through.
+    fn follow(
+        length: f64,
+        capacity: impl Fn(f64) -> f64,
+        wander: impl Fn(f64) -> Option<f64>,
+    ) -> Followed {
+        let bounds = Bounds::default();
+        let settings = Settings {
+            up: Bounds {
+                guess: Some(Rate::from_bps((capacity(IDLE) * 8.0) as u64)),
+                ..bounds
+            },
+            down: bounds,
+            packet: 1500,
+            probe: 60,
+        };
+        let mut c = Controller::new(settings, Duration::ZERO);
+        let (mut queue, mut sent, mut passed, mut possible) = (0.0, 0.0, 0.0, 0.0);
+        let (mut rate, mut pace, mut next) = (capacity(IDLE), 0.1, 0.0);
+        let mut waiting: VecDeque<(f64, f64)> = VecDeque::new();
+        let mut back: VecDeque<(f64, f64, f64)> = VecDeque::new();
+        let mut queues = Vec::new();
+        let mut changed = 0.0;
+        for n in 0..(length / STEP) as u64 {
+            let t = n as f64 * STEP;
+            // Idle at first: how far delays wander by themselves is to be seen.
+            let comes = if t < IDLE { 0.0 } else { rate };
+            let carries = capacity(t);
+            sent += comes * STEP;
+            let out = (queue + comes * STEP).min(carries * STEP);
+            queue += comes * STEP - out;
+            passed += out;
+            possible += if t < IDLE { 0.0 } else { carries * STEP };
+            while waiting.front().is_some_and(|w| w.1 <= passed + 1e-9) {
+                let Some((left, _)) = waiting.pop_front() else {
+                    break;
+                };
+                queues.push(t - left);
+                if let Some(wander) = wander(t) {
+                    let way = RTT / 2.0 + wander / 2.0;
+                    back.push_back((left, t - left + way, t + 2.0 * way));
+                }
+            }
+            let counted = Counted {
+                up: sent,
+                down: 0.0,
+            };
+            if t >= next {
+                next = t + pace;
+                c.counted(duration(t), counted);
+                c.probed(duration(t));
+                waiting.push_back((t, passed + queue));
+            }
+            while back.front().is_some_and(|b| b.2 <= t) {
+                let Some((left, there, came)) = back.pop_front() else {
+                    break;
+                };
+                let one_way = Some(OneWay {
+                    there,
+                    back: came - left - there,
+                });
+                c.counted(duration(t), counted);
+                c.answered(
+                    duration(t),
+                    Answered {
+                        sent: duration(left),
+                        came: duration(came),
+                        one_way,
+                    },
+                );
+            }
+            while let Some(action) = c.poll() {
+                match action {
+                    Action::Shape { up: Some(up), .. } => {
+                        rate = up.capacity.bps() as f64 / 8.0 * f64::from(up.permille) / 1000.0;
+                        changed = t;
+                    }
+                    Action::Pace(p) => pace = p.as_secs_f64(),
+                    _ => {}
+                }
+            }
+        }
+        queues.sort_by(f64::total_cmp);
+        Followed {
+            used: passed / possible,
+            p95: queues[queues.len() * 95 / 100],
+            changed,
+        }
+    }
+
+    #[test]
+    fn a_mobile_line_is_used_and_its_queue_short() {
+        for seed in 0..4 {
+            let ms = Duration::from_millis;
+            let rates = (Rate::from_kbit(1_000), Rate::from_kbit(20_000));
+            let swing = Swing {
+                every: ms(250),
+                kind: Kind::Walk(2.0),
+                down: rates,
+                up: rates,
+                rtt: (ms(0), ms(40)),
+            };
+            let line = swing.make(seed, ms(60_000));
+            let at = |t: f64| (t / 0.25) as usize;
+            let Followed { used, p95, .. } = follow(
+                60.0,
+                |t| line.up.get(at(t)).map_or(1e6, |s| s.1.bps() as f64 / 8.0),
+                |t| line.rtt.get(at(t)).map(|s| s.1.as_secs_f64()),
+            );
+            assert!(used > 0.75 && p95 < 0.070, "{seed}: {used} {p95}");
+        }
+    }
+
+    /// How far delays wander: enough for a line to count as one that never settles.
+    fn wobble(t: f64) -> f64 {
+        0.012 * ((t * 3.0) as u64 * 7 % 5) as f64 / 2.0
+    }
+
+    #[test]
+    fn a_way_that_became_longer_is_no_queue() {
+        let longer = |t| if t > 30.0 { 0.150 } else { 0.0 };
+        let f = follow(60.0, |_| 1e6, |t| Some(wobble(t) + longer(t)));
+        assert!(f.used > 0.88 && f.p95 < 0.050, "{} {}", f.used, f.p95);
+    }
+
+    #[test]
+    fn without_answers_rates_stay() {
+        let f = follow(40.0, |_| 1e6, |t| (t < 20.0).then(|| wobble(t)));
+        assert!(f.changed > 20.0 && f.changed < 23.0, "{}", f.changed);
+    }
+}

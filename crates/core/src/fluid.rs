@@ -479,6 +479,7 @@ pub fn run(scene: &Scene, watch: &mut dyn FnMut(f64, &Action)) -> [Judged; 2] {
 mod tests {
     use super::*;
     use crate::Rate;
+    use crate::control::Reason;
     use crate::framing::Mode;
 
     /// 40 Mbit/s from us and 100 towards us, 10 ms, 400 packets of buffer.
@@ -635,18 +636,64 @@ mod tests {
         }
     }
 
-    /// Drawn lines without stamps, used in both directions, on which something once stayed wrong: a
-    /// try that was never ended, a cut below which little came, an upload that was cut for the
-    /// download's queue.
-    #[test]
-    fn what_is_in_the_other_direction_is_let_go_of() {
-        for (seed, i, queued) in [(100, 0, 5.0), (1508, 1, 2.0), (411, 1, 2.0)] {
+    /// Drawn lines on which something once stayed wrong.
+    fn stays_right(lines: &[(u64, usize)], stamps: bool) {
+        for &(seed, i) in lines {
             let scene = draw(seed);
-            assert!(!scene.stamps);
+            assert_eq!(scene.stamps, stamps);
             let j = run(&scene, &mut |_, _| {})[i];
-            assert!(j.starved < 3.0 && j.queued < queued, "{seed} {j:?}");
+            let long = f64::max(2.0, 8.0 * scene.rtt);
+            assert!(j.starved < 3.0 && j.queued < long, "{seed} {j:?}");
             assert!(j.right + 1 >= j.looks, "{seed} {j:?}");
         }
+    }
+
+    /// A try that was never ended, a cut below which little came, an upload that was cut for the
+    /// download's queue; a queue that was looked for where nothing passed any more, or where less
+    /// came although it stood; a download that was halved again and again for an upload's queues.
+    #[test]
+    fn what_is_in_the_other_direction_is_let_go_of() {
+        stays_right(&[(1508, 1), (411, 1)], false);
+        let j = run(&draw(100), &mut |_, _| {})[0];
+        assert!(j.starved < 3.0 && j.queued < 5.0, "{j:?}");
+        stays_right(&[(2983, 1), (977, 0), (724, 0), (2456, 1)], false);
+        stays_right(&[(1801, 1), (1146, 1), (2998, 1)], false);
+    }
+
+    /// The first upload ever fills a buffer of a second at once: answers come after that.
+    #[test]
+    fn probes_that_are_late_are_not_waited_for() {
+        stays_right(&[(794, 0), (478, 0), (799, 0)], true);
+        // Nor is less sent for long once they came.
+        stays_right(&[(1422, 0), (2538, 0)], true);
+    }
+
+    #[test]
+    fn probes_that_wait_for_a_download_are_no_reason_to_send_less() {
+        let mut scene = scene();
+        scene.loads = [vec![(3.0, 8.0, 1)], vec![(3.0, 8.0, 1)]];
+        scene.sides[0].buffer = 0.02 * 5e6;
+        scene.sides[1].buffer = 2.0 * 12.5e6;
+        let mut whys = Vec::new();
+        run(&scene, &mut |_, action| {
+            if let Action::Shape { why, .. } = action {
+                whys.push(*why);
+            }
+        });
+        let late = |why: &Reason| matches!(why, Reason::Late { .. });
+        assert!(!whys.is_empty() && !whys.iter().any(late), "{whys:?}");
+    }
+
+    /// 0.37 Mbit/s: in 200 ms no packets pass that tell anything.
+    #[test]
+    fn a_slow_line_that_changed_is_looked_at_for_longer() {
+        stays_right(&[(695, 0)], true);
+    }
+
+    /// What its buffer threw away was taken for carried: five times what it carries.
+    #[test]
+    fn an_upload_that_seems_little_used_may_be_full() {
+        stays_right(&[(2983, 0)], false);
     }
 
     /// What lines from ranges come to; `evenkeel lab lines` makes more of them.

@@ -11,6 +11,9 @@ use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};
 const ACKNOWLEDGES: f64 = 0.0625;
 /// This share of what it carries is as much as it ever did.
 const FULL: f64 = 0.9;
+/// A queue is where the last one was found, even if less is used of that or nothing is known of
+/// the other.
+const AGAIN: f64 = 1.5;
 /// After so many looks in the wrong direction both are cut.
 pub(super) const TURNS: u32 = 2;
 
@@ -42,6 +45,7 @@ impl Controller {
             let up = (0.5 * (queue + self.more)).clamp(0.0, queue);
             return [up, queue - up];
         }
+        self.acquit(queue, left, now);
         let blamed = match self.blamed {
             Some((UP, 0)) if self.is_too_long(queue, left, now) => {
                 let around = self.around(UP, now);
@@ -54,6 +58,9 @@ impl Controller {
             _ => self.suspect(queue, left, now),
         };
         if queue > rise {
+            if self.blamed.is_none() {
+                self.blamed_at = (now, queue);
+            }
             self.blamed = Some((blamed, self.blamed.map_or(0, |b| b.1)));
         } else if queue < 0.7 * rise {
             self.blamed = None;
@@ -66,11 +73,27 @@ impl Controller {
         shares
     }
 
+    /// What waited in a direction that is not used any more has left it: a queue that still stands
+    /// is elsewhere.
+    fn acquit(&mut self, queue: f64, left: f64, now: f64) {
+        let Some((i, _)) = self.blamed else {
+            return;
+        };
+        let rests = matches!(self.ways[i].phase, Phase::Open | Phase::Steady);
+        let (at, waited) = self.blamed_at;
+        if !rests || self.in_use(i, now) {
+            self.blamed_at = (now, queue);
+        } else if left > at + waited && self.in_use(1 - i, now) {
+            self.blamed = None;
+        }
+    }
+
     /// Whether a queue can be in this direction at all.
     pub(super) fn in_use(&self, i: usize, now: f64) -> bool {
         let taken = |i: usize| self.ways[i].throughput(&self.around(i, now));
         match self.ways[i].capacity {
             Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
+            None if self.ways[i].is_bound() => true,
             // Acknowledgements are no load.
             None => taken(i) > LOADED_RATE && taken(i) > ACKNOWLEDGES * taken(1 - i),
         }
@@ -84,19 +107,25 @@ impl Controller {
 
     /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
     /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
-    /// senders we do not hold. If that is wrong a cut will show it.
+    /// senders we do not hold. If that is wrong a cut will show it, and it is remembered. Before a
+    /// download is learned to be slower, what we send must have been looked at.
     fn suspect(&self, queue: f64, left: f64, now: f64) -> usize {
         match [UP, DOWN].map(|i| self.in_use(i, now)) {
             [true, false] => return UP,
             [false, true] => return DOWN,
             _ if self.is_too_long(queue, left, now) => return DOWN,
+            _ if self.ways[DOWN].is_about_to_learn() => return UP,
             _ => {}
         }
-        let suspicion = |i: usize| match (self.ways[i].phase, self.ways[i].capacity) {
-            (Phase::Try { .. }, _) => 4.0,
-            (Phase::Drain(_), _) => 3.0,
-            (_, None) => 2.0,
-            (_, Some((c, _))) => self.ways[i].throughput(&self.around(i, now)) / c,
+        let suspicion = |i: usize| {
+            let by_itself = match (self.ways[i].phase, self.ways[i].capacity) {
+                (Phase::Try { .. }, _) => 4.0,
+                (Phase::Drain(_), _) => 3.0,
+                (_, None) => 2.0,
+                (_, Some((c, _))) => self.ways[i].throughput(&self.around(i, now)) / c,
+            };
+            let again = self.culprit == Some(i);
+            by_itself + if again { AGAIN } else { 0.0 }
         };
         if suspicion(UP) > suspicion(DOWN) {
             UP
@@ -127,6 +156,7 @@ impl Controller {
             return false;
         };
         self.blamed = Some((1 - i, turns + 1));
+        self.culprit = Some(1 - i);
         self.why = self.elsewhere(i, queue);
         true
     }

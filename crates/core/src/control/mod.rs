@@ -28,7 +28,7 @@ use crate::Rate;
 use base::Base;
 use paths::{Heard, Paths};
 use slope::Point;
-use way::{Around, Found, Phase, Way};
+use way::{Around, Found, Phase, UnderWay, Way};
 
 pub use paths::Trip;
 pub use said::{Notice, Reason};
@@ -199,6 +199,10 @@ pub struct Controller {
     more: f64,
     /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
     blamed: Option<(usize, u32)>,
+    /// When that was last used or cut, and how long the queue was then, s.
+    blamed_at: (f64, f64),
+    /// The latest queue that was not where it was looked for was here.
+    culprit: Option<usize>,
     pace: f64,
     /// Connections that pass, where nothing answers probes.
     paths: Paths,
@@ -209,6 +213,7 @@ pub struct Controller {
     /// Next to nothing passed since.
     idle_since: Option<f64>,
     heard: Option<f64>,
+    under_way: UnderWay,
     /// Probes are not answered any more.
     deaf: bool,
     /// What is in force, and since when.
@@ -255,12 +260,15 @@ impl Controller {
             offsets: None,
             more: 0.0,
             blamed: None,
+            blamed_at: (f64::MIN, 0.0),
+            culprit: None,
             pace: SLOW,
             paths: Paths::default(),
             passive: None,
             loaded: f64::MIN,
             idle_since: None,
             heard: None,
+            under_way: UnderWay::default(),
             deaf: false,
             shaped: [None; 2],
             raised: f64::MIN,
@@ -374,7 +382,30 @@ impl Controller {
         let around = self.around(UP, now);
         let sends = self.sends(now);
         self.ways[UP].beat(&around, sends);
+        self.miss(now);
+        self.under_way.sent(now);
         self.apply(now);
+    }
+
+    /// Sends less as soon as a probe is late, where nothing else is known.
+    fn miss(&mut self, now: f64) {
+        let Some(base) = self.base.value().filter(|_| !self.deaf) else {
+            self.ways[UP].unbind();
+            return;
+        };
+        let latest = self.ways[UP].latest.map(|p| p.came);
+        let Some((sent, late)) = self.under_way.late(latest, base, now) else {
+            return;
+        };
+        // A download of which nothing is known may be what holds it up.
+        let elsewhere = self.ways[DOWN].capacity.is_none() && self.in_use(DOWN, now);
+        let around = self.around(UP, now);
+        if self.in_use(UP, now) && !elsewhere && self.ways[UP].misses(sent, late, &around) {
+            self.why = Reason::Late {
+                dir: Dir::Up,
+                late_ms: late * 1e3,
+            };
+        }
     }
 
     /// A probe was answered.
@@ -389,8 +420,12 @@ impl Controller {
         }
         let (sent, came) = (seconds(a.sent), seconds(a.came));
         if came >= sent {
-            let delay = came - sent;
-            self.hear(seconds(now), Heard { sent, came, delay }, a.one_way);
+            let (now, delay) = (seconds(now), came - sent);
+            let base = self.base.value().unwrap_or(delay);
+            let free = delay - base < self.around(UP, now).rise;
+            let latest = self.ways[UP].latest.map(|p| p.came);
+            self.under_way.answered(sent, free, latest, base, now);
+            self.hear(now, Heard { sent, came, delay }, a.one_way);
         }
     }
 

@@ -21,6 +21,13 @@ pub enum Reason {
         /// So long.
         queue_ms: f64,
     },
+    /// Probes do not come back, so a queue grows at the bottleneck.
+    Late {
+        /// In this direction.
+        dir: Dir,
+        /// By so much.
+        late_ms: f64,
+    },
     /// It is going.
     Draining {
         /// In this direction.
@@ -75,6 +82,11 @@ impl fmt::Display for Reason {
             Reason::Queue { dir, queue_ms } => write!(
                 f,
                 "{}: a queue of {queue_ms:.1} ms stands at the bottleneck, which shows what it carries",
+                word(dir)
+            ),
+            Reason::Late { dir, late_ms } => write!(
+                f,
+                "{}: probes are {late_ms:.0} ms late, so a queue grows at the bottleneck",
                 word(dir)
             ),
             Reason::Draining { dir, queue_ms } => {

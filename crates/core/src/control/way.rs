@@ -9,6 +9,7 @@
 //! delay of whom (`mod.rs`), packets.
 
 mod drain;
+mod late;
 mod pulses;
 mod tries;
 
@@ -16,6 +17,8 @@ use super::Reason;
 use super::meter::Meter;
 use super::slope::{Known, Point, Run, SAME, Slope};
 use pulses::Pulses;
+
+pub(super) use late::UnderWay;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
@@ -44,8 +47,9 @@ const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
 /// and is there to be sent when it carries more.
 const KEPT: f64 = 0.025;
-/// Its probes are looked back at so far, s.
+/// Its probes are looked back at so far, s, or over so many packets.
 const RECENT: f64 = 0.2;
+const RECENT_PACKETS: f64 = 16.0;
 /// How far a guess from elsewhere, or an upper bound, may be off.
 const GUESSED: f64 = 0.3;
 /// Or what was learned from a queue that may have been elsewhere.
@@ -165,6 +169,8 @@ pub(super) struct Way {
     run: Run,
     /// The rhythm by which it is followed if it never settles.
     pulses: Pulses,
+    /// Nothing is known of it but that it carries no more than this: probes are late.
+    bound: Option<f64>,
     /// The latest probe.
     pub latest: Option<Point>,
     /// No queue since.
@@ -210,6 +216,7 @@ impl Way {
             phase: Phase::Open,
             run: Run::new(dir),
             pulses: Pulses::default(),
+            bound: None,
             latest: None,
             quiet: 0.0,
             next_try: 0.0,
@@ -243,7 +250,9 @@ impl Way {
 
     /// The capacity to shape by, and a factor by which to go below it.
     pub(super) fn target(&self, around: &Around) -> Option<(f64, f64)> {
-        let (capacity, _) = self.capacity?;
+        let Some((capacity, _)) = self.capacity else {
+            return self.bound.map(|c| (self.bounded(c), DEEPER));
+        };
         if self.has_pulses(around) {
             return Some((capacity, self.pulse(capacity, around)));
         }
@@ -261,14 +270,17 @@ impl Way {
                 {
                     return Some((capacity, 1.0));
                 }
-                let queue = self.queue_now(around).unwrap_or(0.0) - self.stays(&drain, around);
+                // A cut that is none would tell nothing, as would taking away what is not used.
+                let carries = if self.sure {
+                    capacity
+                } else {
+                    drain.capacity.min(capacity)
+                };
+                let waits = self.waits(carries, around).unwrap_or(0.0);
+                let queue = waits - self.stays(&drain, around);
                 let long = DRAIN.max(4.0 * around.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };
-                // Taking away what is not used is no cut, and would tell nothing.
-                let used = match self.dir {
-                    Dir::Down if !self.sure => (drain.capacity / capacity).clamp(deepest, 1.0),
-                    _ => 1.0,
-                };
+                let used = (carries / capacity).max(deepest);
                 (capacity, used * (1.0 - queue / long).clamp(deepest, 1.0))
             }
         })
@@ -280,6 +292,7 @@ impl Way {
         if self.has_pulses(around) {
             self.listen(p, around);
         }
+        self.unbind_by(p.queue, around);
         self.wanders = around.wander > WANDERS;
         let prior = self.known().filter(|_| !self.is_restless(around.now));
         let began = self.run.is_empty();
@@ -295,6 +308,7 @@ impl Way {
             }
         } else {
             self.proved = 0.0;
+            self.unbind();
         }
     }
 
@@ -309,7 +323,9 @@ impl Way {
     fn estimate(&self, from: f64, around: &Around) -> Option<Slope> {
         // On a line that never settles what was some time ago says nothing.
         let recent = if self.is_restless(around.now) {
-            self.latest.map_or(f64::MIN, |p| p.left - RECENT)
+            let packets = self.capacity.map_or(0.0, |c| around.packet / c.0);
+            let recent = RECENT.max(RECENT_PACKETS * packets + 2.0 * around.pace);
+            self.latest.map_or(f64::MIN, |p| p.left - recent)
         } else {
             f64::MIN
         };
@@ -321,16 +337,20 @@ impl Way {
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
     /// direction carried on with what was sent since.
     fn queue_now(&self, around: &Around) -> Option<f64> {
+        self.waits(self.capacity?.0, around)
+    }
+
+    /// The same if the bottleneck `carries` so much.
+    fn waits(&self, carries: f64, around: &Around) -> Option<f64> {
         let p = self.latest?;
         if self.dir == Dir::Down {
             return Some(p.queue);
         }
-        let (capacity, _) = self.capacity?;
         let sent = self.meter.since(p.left)?;
         let until = self.meter.latest()?;
         let gone = (until - p.left).max(0.0);
         let beyond = (around.now - until).max(0.0);
-        Some((p.queue + sent / capacity - gone - beyond * 0.5).max(0.0))
+        Some((p.queue + sent / carries - gone - beyond * 0.5).max(0.0))
     }
 
     /// Bytes per second of late.
@@ -473,9 +493,10 @@ impl Way {
         };
         let least = match self.dir {
             // We know what we send.
-            Dir::Up => 0.5,
-            // A line that became slower brings less.
-            Dir::Down => 0.1,
+            Dir::Up if self.is_tested() => 0.5,
+            // But a buffer may have thrown some of it away when that was learned, and a line that
+            // became slower brings less.
+            _ => 0.1,
         };
         self.used(capacity, around) >= least
     }

@@ -308,7 +308,10 @@ fn text(told: &Told) -> String {
 fn is_passing(why: &Reason) -> bool {
     matches!(
         why,
-        Reason::Draining { .. } | Reason::Trying { .. } | Reason::Following { .. }
+        Reason::Late { .. }
+            | Reason::Draining { .. }
+            | Reason::Trying { .. }
+            | Reason::Following { .. }
     )
 }
 

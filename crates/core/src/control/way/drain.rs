@@ -12,8 +12,21 @@ use crate::control::slope::{Known, SAME};
 const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
 const FOLLOWED_OFTEN: u32 = 3;
+/// How much comes is known over so long, s, and so many packets.
+const SPAN: f64 = 0.060;
+const PACKETS: f64 = 8.0;
+
+/// A queue that is this much of what it was did not follow.
+const STILL: f64 = 0.8;
+/// Towards us it keeps arrivals at what the line carries, so at more than this share of it.
+const ARRIVES: f64 = 0.5;
 
 impl Way {
+    /// One more queue that goes when this direction is cut, and it is thought to be slower.
+    pub(in crate::control) fn is_about_to_learn(&self) -> bool {
+        self.followed + 1 >= FOLLOWED_OFTEN
+    }
+
     /// Whether a queue is beyond doubt.
     pub(super) fn is_clear(&self, queue: f64, around: &Around) -> bool {
         let wanders = self.is_restless(around.now) || self.run.is_persistent();
@@ -93,6 +106,7 @@ impl Way {
         }
         let capacity = match self.dir {
             Dir::Down if !self.sure => capacity.min(self.throughput(around)),
+            Dir::Up if !learns => capacity.min(found.capacity),
             _ => capacity,
         };
         self.cut(Drain {
@@ -160,10 +174,14 @@ impl Way {
             if let Some(found) = drain.found.filter(|_| !self.shared) {
                 self.followed += 1;
                 if self.followed >= FOLLOWED_OFTEN {
+                    self.followed = 0;
                     self.learn(found, around.now);
                 }
             }
             return self.drained(around);
+        }
+        if self.comes_less(queue, &drain, around) {
+            return self.not_here(&drain, queue, around);
         }
         let left = self.latest.map_or(0.0, |p| p.left);
         // A queue that stays as it is may be a full buffer, or none at all; a cut tells.
@@ -192,7 +210,9 @@ impl Way {
                 drain.since = around.now;
                 drain.queue = queue;
                 if self.sure || self.dir == Dir::Up {
-                    drain.capacity = self.capacity.map_or(drain.capacity, |c| c.0);
+                    let found = drain.found.map_or(f64::MAX, |f| f.capacity);
+                    let known = self.capacity.map_or(drain.capacity, |c| c.0);
+                    drain.capacity = known.min(found);
                 }
                 self.phase = Phase::Drain(drain);
             }
@@ -228,6 +248,21 @@ impl Way {
             .is_some_and(|c| found.capacity < (1.0 - SAME) * c.0);
         let heard = around.now - drain.cut > around.rtt + 2.0 * around.pace;
         self.dir == Dir::Down && less && heard && queue < drain.queue + around.rise
+    }
+
+    /// Whether less comes since the cut although the queue is what it was, or longer: it is
+    /// elsewhere, and that is known before a probe has passed it that was sent after the cut.
+    fn comes_less(&self, queue: f64, drain: &Drain, around: &Around) -> bool {
+        let one = self.dir == Dir::Down && !self.sure && !self.shared;
+        if !one || self.is_restless(around.now) {
+            return false;
+        }
+        let packets = PACKETS * around.packet / drain.capacity;
+        let span = SPAN.max(4.0 * around.pace).max(packets);
+        let heard = around.now - drain.cut > around.rtt + 2.0 * around.pace + span;
+        let stays = queue > (1.5 * around.rise).max(STILL * drain.longest);
+        let comes = self.meter.rate(span).unwrap_or(f64::MAX);
+        heard && stays && comes < ARRIVES * drain.capacity
     }
 
     /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and

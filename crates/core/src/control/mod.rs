@@ -422,7 +422,8 @@ impl Controller {
         if came >= sent {
             let (now, delay) = (seconds(now), came - sent);
             let base = self.base.value().unwrap_or(delay);
-            let free = delay - base < self.around(UP, now).rise;
+            // What a full buffer threw away says nothing of the line.
+            let free = delay - base < self.around(UP, now).rise && !self.in_use(UP, now);
             let latest = self.ways[UP].latest.map(|p| p.came);
             self.under_way.answered(sent, free, latest, base, now);
             self.hear(now, Heard { sent, came, delay }, a.one_way);

@@ -90,19 +90,20 @@ impl Controller {
 
     /// Whether a queue can be in this direction at all.
     pub(super) fn in_use(&self, i: usize, now: f64) -> bool {
-        let taken = |i: usize| self.ways[i].throughput(&self.around(i, now));
         match self.ways[i].capacity {
             Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
             None if self.ways[i].is_bound() => true,
-            // Acknowledgements are no load.
-            None => taken(i) > LOADED_RATE && taken(i) > ACKNOWLEDGES * taken(1 - i),
+            None => self.taken(i, now) > LOADED_RATE && self.is_load(i, now),
         }
     }
 
-    /// Whether more is sent than acknowledgements.
-    pub(super) fn sends(&self, now: f64) -> bool {
-        let [up, down] = [UP, DOWN].map(|i| self.ways[i].throughput(&self.around(i, now)));
-        up > ACKNOWLEDGES * down
+    /// Whether what passes is more than acknowledgements of what comes the other way.
+    pub(super) fn is_load(&self, i: usize, now: f64) -> bool {
+        self.taken(i, now) > ACKNOWLEDGES * self.taken(1 - i, now)
+    }
+
+    fn taken(&self, i: usize, now: f64) -> f64 {
+        self.ways[i].throughput(&self.around(i, now))
     }
 
     /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
@@ -122,7 +123,7 @@ impl Controller {
                 (Phase::Try { .. }, _) => 4.0,
                 (Phase::Drain(_), _) => 3.0,
                 (_, None) => 2.0,
-                (_, Some((c, _))) => self.ways[i].throughput(&self.around(i, now)) / c,
+                (_, Some((c, _))) => self.taken(i, now) / c,
             };
             let again = self.culprit == Some(i);
             by_itself + if again { AGAIN } else { 0.0 }

@@ -380,7 +380,7 @@ impl Controller {
     pub fn probed(&mut self, now: Duration) {
         let now = seconds(now);
         let around = self.around(UP, now);
-        let sends = self.sends(now);
+        let sends = self.is_load(UP, now);
         self.ways[UP].beat(&around, sends);
         self.miss(now);
         self.under_way.sent(now);
@@ -393,8 +393,7 @@ impl Controller {
             self.ways[UP].unbind();
             return;
         };
-        let latest = self.ways[UP].latest.map(|p| p.came);
-        let Some((sent, late)) = self.under_way.late(latest, base, now) else {
+        let Some((sent, late)) = self.under_way.late(base, now) else {
             return;
         };
         // A download of which nothing is known may be what holds it up.
@@ -424,8 +423,7 @@ impl Controller {
             let base = self.base.value().unwrap_or(delay);
             // What a full buffer threw away says nothing of the line.
             let free = delay - base < self.around(UP, now).rise && !self.in_use(UP, now);
-            let latest = self.ways[UP].latest.map(|p| p.came);
-            self.under_way.answered(sent, free, latest, base, now);
+            self.under_way.answered(sent, free, base, now);
             self.hear(now, Heard { sent, came, delay }, a.one_way);
         }
     }

@@ -10,7 +10,7 @@ use super::meter::Meter;
 use super::way::Dir;
 
 /// Evidence of a capacity: at least so many full packets.
-const PACKETS: f64 = 8.0;
+pub(super) const PACKETS: f64 = 8.0;
 /// And at least over so long, s.
 const SPAN: f64 = 0.030;
 /// What may be further off than this says nothing, as a share.

@@ -6,15 +6,14 @@
 
 use super::{Around, Dir, Drain, Found, GUESSED, PATIENCE, Phase, Way};
 use crate::control::Reason;
-use crate::control::slope::{Known, SAME};
+use crate::control::slope::{Known, PACKETS, SAME};
 
 /// A first estimate is not worse than this, as a share.
 const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
 const FOLLOWED_OFTEN: u32 = 3;
-/// How much comes is known over so long, s, and so many packets.
+/// How much comes is known over so long at least, s.
 const SPAN: f64 = 0.060;
-const PACKETS: f64 = 8.0;
 
 /// A queue that is this much of what it was did not follow.
 const STILL: f64 = 0.8;

@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use super::{Around, Dir, Way};
+use crate::control::slope::PACKETS;
 
 /// A probe that is later than this tells of a queue, s.
 const LATE: f64 = 0.25;
@@ -19,8 +20,6 @@ const LATE: f64 = 0.25;
 const MISSING: usize = 4;
 /// So many are remembered.
 const REMEMBERED: usize = 256;
-/// Enough must have been sent behind the one that is late to learn from it once it comes, packets.
-const BEHIND: f64 = 8.0;
 /// At first at most so many times what is being sent then is thought possible.
 const AT_FIRST: f64 = 3.0;
 /// A bound that is less lower than this share is the same one.
@@ -33,6 +32,8 @@ pub(in crate::control) struct UnderWay {
     sent: VecDeque<f64>,
     /// How late one was at most that no queue held up, s.
     lost: f64,
+    /// When the latest answer came.
+    came: Option<f64>,
 }
 
 impl UnderWay {
@@ -43,40 +44,29 @@ impl UnderWay {
         }
     }
 
-    /// By how much the oldest is later than the `latest` one that was answered: when it was sent,
+    /// By how much the oldest is later than the latest one that was answered: when it was sent,
     /// and s.
-    fn oldest(&self, latest: Option<f64>, base: f64, now: f64) -> Option<(f64, f64)> {
+    fn oldest(&self, base: f64, now: f64) -> Option<(f64, f64)> {
         let sent = *self.sent.front()?;
-        let due = latest.map_or(sent, |came| sent.max(came - base));
+        let due = self.came.map_or(sent, |came| sent.max(came - base));
         Some((sent, now - due - base))
     }
 
     /// The one sent at `sent` was answered; `free`: without having met a queue.
-    pub(in crate::control) fn answered(
-        &mut self,
-        sent: f64,
-        free: bool,
-        latest: Option<f64>,
-        base: f64,
-        now: f64,
-    ) {
-        if free && let Some((_, late)) = self.oldest(latest, base, now) {
+    pub(in crate::control) fn answered(&mut self, sent: f64, free: bool, base: f64, now: f64) {
+        if free && let Some((_, late)) = self.oldest(base, now) {
             self.lost = self.lost.max(late);
         }
+        self.came = Some(now);
         while self.sent.front().is_some_and(|&s| s <= sent) {
             self.sent.pop_front();
         }
     }
 
     /// The oldest, if it is late enough to tell of a queue.
-    pub(in crate::control) fn late(
-        &self,
-        latest: Option<f64>,
-        base: f64,
-        now: f64,
-    ) -> Option<(f64, f64)> {
+    pub(in crate::control) fn late(&self, base: f64, now: f64) -> Option<(f64, f64)> {
         let least = LATE.max(2.0 * self.lost);
-        self.oldest(latest, base, now)
+        self.oldest(base, now)
             .filter(|o| o.1 > least && self.sent.len() >= MISSING)
     }
 }
@@ -94,7 +84,8 @@ impl Way {
         else {
             return false;
         };
-        if behind < BEHIND * around.packet {
+        // It must be possible to learn from it once it comes.
+        if behind < PACKETS * around.packet {
             return false;
         }
         let first = AT_FIRST * behind / (around.now - sent);
@@ -145,11 +136,12 @@ mod tests {
     fn what_does_not_come_is_late() {
         let mut probes = UnderWay::default();
         sends(&mut probes, 1.0, 1.5);
-        assert_eq!(probes.late(None, BASE, 1.2), None);
-        let (sent, late) = probes.late(None, BASE, 1.4).unwrap();
+        assert_eq!(probes.late(BASE, 1.2), None);
+        let (sent, late) = probes.late(BASE, 1.4).unwrap();
         assert!((sent - 1.0).abs() < 1e-9 && (late - 0.39).abs() < 1e-9);
         // Behind a queue of 200 ms it is so much less.
-        let (_, late) = probes.late(Some(1.21), BASE, 1.5).unwrap();
+        probes.answered(1.0, false, BASE, 1.21);
+        let (_, late) = probes.late(BASE, 1.5).unwrap();
         assert!((late - 0.29).abs() < 1e-9);
     }
 
@@ -159,17 +151,17 @@ mod tests {
         for at in [1.0, 1.02, 1.04] {
             probes.sent(at);
         }
-        assert_eq!(probes.late(None, BASE, 2.0), None);
+        assert_eq!(probes.late(BASE, 2.0), None);
     }
 
     #[test]
     fn where_many_are_lost_it_takes_twice_as_long() {
         let mut probes = UnderWay::default();
         sends(&mut probes, 1.0, 1.39);
-        assert!(probes.late(None, BASE, 1.4).is_some());
-        probes.answered(1.38, true, None, BASE, 1.4);
+        assert!(probes.late(BASE, 1.4).is_some());
+        probes.answered(1.38, true, BASE, 1.4);
         sends(&mut probes, 1.5, 2.5);
-        assert_eq!(probes.late(Some(1.4), BASE, 2.0), None);
-        assert!(probes.late(Some(1.4), BASE, 2.4).is_some());
+        assert_eq!(probes.late(BASE, 2.0), None);
+        assert!(probes.late(BASE, 2.4).is_some());
     }
 }

@@ -28,6 +28,8 @@ use super::watch::Watch;
 use super::{Answer, Engine, GuestError, Job, Step, find};
 
 const INIT: &str = include_str!("init.sh");
+/// Preloaded into the guest's kernel, so that it runs on CPUs with AMX (scripts/uml/xstate.c).
+const XSTATE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xstate.so"));
 /// Memory of a guest. Only what it touches is taken.
 const MEMORY_MB: u64 = 512;
 /// The wall clock of virtual time at boot, ns: 2026-01-01.
@@ -59,16 +61,17 @@ impl Lab {
         let memory = memory_place();
         let scratch = Scratch::new(&memory)?;
         let dir = scratch.path();
-        let put = |name: &str, text: &str| {
+        let put = |name: &str, bytes: &[u8]| {
             let path = dir.join(name);
-            fs::write(&path, text)
+            fs::write(&path, bytes)
                 .map_err(|e| GuestError::host(format!("write {}", path.display()), e))?;
             Ok(path)
         };
-        let init = put("init", INIT)?;
+        let init = put("init", INIT.as_bytes())?;
+        put("xstate.so", XSTATE)?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))
             .map_err(|e| GuestError::host(format!("make {} executable", init.display()), e))?;
-        put(EXPERIMENT, experiment)?;
+        put(EXPERIMENT, experiment.as_bytes())?;
         // Copies: what is on the disk may be built anew while a long experiment runs.
         copy(&kernel, &dir.join("linux"))?;
         copy(Path::new("/proc/self/exe"), &dir.join("evenkeel"))?;
@@ -110,7 +113,7 @@ impl Lab {
         let dir = self.scratch.path().join(format!("guest{n}"));
         let failed = |e| GuestError::host(format!("make {}", dir.display()), e);
         fs::create_dir(&dir).map_err(failed)?;
-        for name in ["init", "linux", "evenkeel", EXPERIMENT] {
+        for name in ["init", "linux", "xstate.so", "evenkeel", EXPERIMENT] {
             fs::hard_link(self.scratch.path().join(name), dir.join(name)).map_err(failed)?;
         }
         Ok(dir)
@@ -203,7 +206,7 @@ impl Lab {
 const SCRIPT: &str = r#"ulimit -c 0
 mount --bind "$1" /tmp || exit 1
 shift
-setarch -R -- /tmp/linux "$@""#;
+setarch -R -- env LD_PRELOAD=/tmp/xstate.so /tmp/linux "$@""#;
 
 /// What the guest's kernel is told.
 fn kernel_line(engine: Engine, seed: u64) -> Vec<String> {

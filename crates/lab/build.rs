@@ -10,7 +10,9 @@ fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let status = Command::new("cc")
-        .args(["-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-o"])
+        .args([
+            "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-o",
+        ])
         .arg(out.join("xstate.so"))
         .arg(SOURCE)
         .status()

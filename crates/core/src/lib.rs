@@ -22,4 +22,4 @@ pub mod units;
 
 pub use framing::Framing;
 pub use stats::Summary;
-pub use units::Rate;
+pub use units::{Direction, PerDirection, Rate};

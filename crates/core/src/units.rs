@@ -1,14 +1,18 @@
-//! Rates and byte counts as types, with the spellings people use for them.
+//! Rates and directions as types, with the spellings people use for them.
 //!
 //! Principles: a rate is never a bare integer; what `Display` prints, `FromStr` reads back to
 //! the same value; a value that cannot be a line's rate is refused with its text.
 //! Non-goals: durations (`std::time::Duration` does) and arbitrary units.
+
+mod direction;
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use direction::{Direction, PerDirection};
 
 /// A rate in bit/s. At the link layer (framing included) unless a name says goodput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

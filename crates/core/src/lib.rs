@@ -8,6 +8,7 @@ pub mod classify;
 pub mod control;
 pub mod fluid;
 pub mod framing;
+pub mod line;
 pub mod ping;
 pub mod pipe;
 pub mod plan;
@@ -21,5 +22,6 @@ pub mod tc;
 pub mod units;
 
 pub use framing::Framing;
+pub use line::Line;
 pub use stats::Summary;
 pub use units::{Direction, PerDirection, Rate};

@@ -10,20 +10,27 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::line::Line;
 use crate::police::Policer;
-use crate::segments::{Longest, Mss};
+use crate::segments::Mss;
 use crate::tc::{Dev, FilterKey, Handle, LinkSettings, Op, Protocol};
-use crate::{Framing, Rate};
+use crate::{Framing, PerDirection, Rate};
 
 mod cake;
 mod features;
 mod filters;
 mod htb;
+mod leaf;
 mod mode;
+mod shaping;
+mod target;
 
 pub use features::{Backend, Capabilities, Choice, Feature};
-pub use htb::{htb_link, is_leaf_of, tier_minor};
-pub use mode::{Mode, Shaped};
+pub use htb::htb_link;
+pub use leaf::{is_leaf_of, tier_minor};
+pub use mode::Mode;
+pub use shaping::{Given, INTERVAL, Segments, Shaping};
+pub use target::Target;
 
 /// Major number of our root discipline on the WAN device.
 pub const EGRESS: u16 = 0xec0;
@@ -120,39 +127,6 @@ impl LinkSizes {
     }
 }
 
-/// The line as it was told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
-    /// Link-layer rate towards us.
-    pub down: Rate,
-    /// Link-layer rate from us.
-    pub up: Rate,
-    /// How packets are framed on it.
-    pub framing: Framing,
-}
-
-impl Line {
-    /// A direction of which nothing is known yet: more than any line that one machine shapes.
-    pub const OPEN: Rate = Rate::from_kbit(10_000_000);
-
-    /// Empty ACKs of a full download are more than the other direction can bear.
-    fn very_asymmetric(&self) -> bool {
-        self.down != Self::OPEN && self.down.bps() > 10 * self.up.bps()
-    }
-
-    /// A framing for someone who named none, on the safe side for lines of these rates: below
-    /// ADSL2+'s limits (ITU-T G.992.5: 24 and 3.5 Mbit/s) cells, otherwise PTM with PPPoE and
-    /// a VLAN, which for full packets covers Ethernet's 38 bytes as well.
-    pub fn assume_framing(down: Rate, up: Rate) -> Framing {
-        use crate::framing::Mode::{Atm, Ptm};
-        if down <= Rate::from_kbit(24_500) && up <= Rate::from_kbit(3_500) {
-            Framing::new(Atm, 44, 0)
-        } else {
-            Framing::new(Ptm, 34, 0)
-        }
-    }
-}
-
 /// What the kernel is to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
@@ -173,8 +147,11 @@ pub struct Plan {
     /// What the shaper towards us counts beside the bytes of senders that no window holds,
     /// ten-thousandths.
     pub surcharge: u32,
-    /// CAKE's intervals from us and towards us, if they are not its default.
-    pub intervals: [Option<Duration>; 2],
+    /// By how much round trips may be longer than the base without a window shrinking, beyond what
+    /// the disciplines need.
+    pub slack: Duration,
+    /// CAKE's intervals, where they are not its default.
+    pub intervals: PerDirection<Option<Duration>>,
     /// How long packets of new TCP connections may be.
     pub segments: Segments,
     /// Name of the IFB that arriving packets are redirected to, if they are not policed.
@@ -206,15 +183,6 @@ pub enum PlanError {
     },
 }
 
-/// How long IP packets of new TCP connections may be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Segments {
-    /// From us.
-    pub up: Longest,
-    /// Towards us.
-    pub down: Longest,
-}
-
 /// What is wanted of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
@@ -237,45 +205,83 @@ pub fn plan(
     line: Line,
     policy: Policy,
 ) -> Result<Plan, PlanError> {
-    plan_tuned(caps, device, line, policy, Tuning::default())
+    planned(caps, device, line, policy, None)
 }
 
-/// How a line is used for now, by a process that follows it; shares are thousandths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tuning {
-    /// Share of what the shaper towards us would otherwise be set to.
-    pub down: u32,
-    /// Share of what receive windows would otherwise aim at.
-    pub windows: u32,
-    /// Share of what the shaper from us would otherwise be set to.
-    pub up: u32,
-    /// CAKE's intervals from us and towards us; `None`: its own default. Once it has another, it
-    /// keeps that.
-    pub intervals: [Option<Duration>; 2],
+/// The same while a process follows the line: a direction without a target is not shaped.
+pub fn plan_followed(
+    caps: &Capabilities,
+    device: &Device,
+    framing: Framing,
+    policy: Policy,
+    targets: PerDirection<Option<Target>>,
+) -> Result<Plan, PlanError> {
+    let capacity = targets.map(|t| t.map_or(Line::OPEN, |t| t.capacity));
+    let line = Line {
+        down: capacity.down,
+        up: capacity.up,
+        framing,
+    };
+    planned(caps, device, line, policy, Some(targets))
 }
 
-impl Default for Tuning {
-    /// As usual.
-    fn default() -> Self {
-        Tuning {
-            down: 1000,
-            windows: 1000,
-            up: 1000,
-            intervals: [None; 2],
-        }
-    }
-}
-
-/// The same for a line that is used otherwise for now.
-pub fn plan_tuned(
+fn planned(
     caps: &Capabilities,
     device: &Device,
     line: Line,
     policy: Policy,
-    tuning: Tuning,
+    targets: Option<PerDirection<Option<Target>>>,
 ) -> Result<Plan, PlanError> {
     let policer = policy.ingress.policer(caps, &line, device.mtu);
-    let candidates: &[Backend] = match policy.choice {
+    let backend = backend(caps, device, policy.choice, policer.is_some())?;
+    let programs = caps.has(Feature::Bpf);
+    let given = Given {
+        line,
+        mtu: device.mtu,
+        programs,
+        policed: policer.is_some(),
+    };
+    let told = Shaping::told(&policy, &given);
+    let shaping = match targets {
+        Some(targets) => told.followed(targets),
+        None => told,
+    };
+    let mut plan = Plan {
+        backend,
+        device: device.clone(),
+        line,
+        mode: policy.mode,
+        egress: shaping.up,
+        ingress: shaping.down,
+        windows: shaping.windows,
+        // What is passed on as it is must not be longer than it was, and HTB's leaves take no
+        // frame that is longer than the device's.
+        surcharge: if device.is_port || backend != Backend::Cake {
+            0
+        } else {
+            shaping.surcharge
+        },
+        slack: shaping.slack,
+        intervals: shaping.intervals,
+        segments: shaping.segments,
+        ifb: ifb_name(device.ifindex),
+        policer,
+        programs,
+        setup: Vec::new(),
+        update: Vec::new(),
+    };
+    plan.fill(caps);
+    Ok(plan)
+}
+
+/// The best discipline of `choice` that this kernel has.
+fn backend(
+    caps: &Capabilities,
+    device: &Device,
+    choice: Choice,
+    policed: bool,
+) -> Result<Backend, PlanError> {
+    let candidates: &[Backend] = match choice {
         Choice::Auto => &Backend::ALL,
         Choice::Cake => &[Backend::Cake],
         Choice::Htb => &[Backend::HtbFqCodel, Backend::HtbBuckets],
@@ -283,7 +289,7 @@ pub fn plan_tuned(
     };
     let missing_for = |backend: Backend| -> Vec<Feature> {
         let mut needs = vec![Feature::Clsact];
-        if policer.is_some() {
+        if policed {
             needs.push(Feature::Bpf);
         } else {
             needs.extend([Feature::Ifb, Feature::Mirred]);
@@ -295,55 +301,18 @@ pub fn plan_tuned(
         needs.retain(|f| !caps.has(*f));
         needs
     };
-    let Some(&backend) = candidates.iter().find(|b| missing_for(**b).is_empty()) else {
-        // What the least demanding candidate lacks is what the user must add.
-        let missing = missing_for(*candidates.last().unwrap_or(&Backend::HtbBuckets));
-        let list = |f: &dyn Fn(&Feature) -> String| {
-            missing.iter().map(f).collect::<Vec<_>>().join(" and ")
-        };
-        return Err(PlanError::Lacks {
-            device: device.name.clone(),
-            missing: list(&|f| f.to_string()),
-            config: list(&|f| f.config().to_owned()),
-        });
-    };
-    let programs = caps.has(Feature::Bpf);
-    let mss = if programs { policy.mss } else { Mss::Off };
-    let segments = Segments {
-        up: mss.longest(line.up, line.framing, device.mtu, policer.is_some()),
-        down: mss.longest(line.down, line.framing, device.mtu, policer.is_some()),
-    };
-    let packet = segments.down.packet(device.mtu);
-    let windows = (policy.windows && programs).then_some(packet);
-    let shaped = policy
-        .mode
-        .shaped(&line, windows, policer.is_some())
-        .tuned(tuning);
-    let mut plan = Plan {
-        backend,
-        device: device.clone(),
-        line,
-        mode: policy.mode,
-        egress: shaped.up,
-        ingress: shaped.down,
-        windows: shaped.windows,
-        // What is passed on as it is must not be longer than it was, and HTB's leaves take no
-        // frame that is longer than the device's.
-        surcharge: if device.is_port || backend != Backend::Cake {
-            0
-        } else {
-            shaped.surcharge
-        },
-        intervals: tuning.intervals,
-        segments,
-        ifb: ifb_name(device.ifindex),
-        policer,
-        programs,
-        setup: Vec::new(),
-        update: Vec::new(),
-    };
-    plan.fill(caps);
-    Ok(plan)
+    if let Some(&backend) = candidates.iter().find(|b| missing_for(**b).is_empty()) {
+        return Ok(backend);
+    }
+    // What the least demanding candidate lacks is what the user must add.
+    let missing = missing_for(*candidates.last().unwrap_or(&Backend::HtbBuckets));
+    let list =
+        |f: &dyn Fn(&Feature) -> String| missing.iter().map(f).collect::<Vec<_>>().join(" and ");
+    Err(PlanError::Lacks {
+        device: device.name.clone(),
+        missing: list(&|f| f.to_string()),
+        config: list(&|f| f.config().to_owned()),
+    })
 }
 
 /// Our IFB for the device of this number. The number, because names of 15 bytes leave no room.
@@ -377,7 +346,11 @@ impl Plan {
             mtu: self.device.mtu,
             ingress,
             very_asymmetric: self.line.very_asymmetric(),
-            interval: self.intervals[usize::from(ingress)],
+            interval: if ingress {
+                self.intervals.down
+            } else {
+                self.intervals.up
+            },
             programs: self.programs,
             caps,
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Line;
+use crate::line::Line;
 use crate::{Framing, Rate};
 
 /// What the policer is told.

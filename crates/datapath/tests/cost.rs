@@ -63,7 +63,7 @@ fn the_programs_cost_little() {
     programs.load_nothing().unwrap();
     let mut maps = programs.maps().unwrap();
     let context = [0u8; 192];
-    let line = evenkeel_core::plan::Line {
+    let line = evenkeel_core::Line {
         down: "100mbit".parse().unwrap(),
         up: "40mbit".parse().unwrap(),
         framing: "ptm:30".parse().unwrap(),

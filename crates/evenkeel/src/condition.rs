@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use evenkeel_core::control::Bounds;
-use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
+use evenkeel_core::plan::{Choice, Given, Ingress, Mode, Policy, Shaping};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::segments::Mss;
+use evenkeel_core::{Line, PerDirection};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 use evenkeel_lab::peers::Peer;
 use evenkeel_lab::{Dropped, Shaper, ShaperError, Site};
@@ -104,19 +105,24 @@ impl Shaper for Evenkeel {
 
     fn facts(&self, line: &LineFacts, _: u16) -> ConditionFacts {
         let policed = matches!(self.ingress, Ingress::Police { .. });
-        let packet = self
-            .mss
-            .longest(line.down, line.framing, MTU, policed)
-            .packet(MTU);
-        let shaped = self.mode.shaped(
-            &Line {
+        let policy = Policy {
+            mode: self.mode,
+            choice: self.choice,
+            ingress: self.ingress,
+            windows: self.windows,
+            mss: self.mss,
+        };
+        let given = Given {
+            line: Line {
                 down: line.down,
                 up: line.up,
                 framing: line.framing,
             },
-            self.windows.then_some(packet),
+            mtu: MTU,
+            programs: true,
             policed,
-        );
+        };
+        let shaped = Shaping::told(&policy, &given);
         let charge = |rate| Charge {
             rate,
             framing: line.framing,
@@ -228,7 +234,7 @@ impl Shaper for Automatic {
         let mut daemon = Daemon::start(
             &StateDir::new(&self.state),
             &request,
-            [Bounds::default(); 2],
+            PerDirection::<Bounds>::default(),
             Vec::new(),
             &mut |_| {},
         )?;

@@ -7,8 +7,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use evenkeel_core::Line;
 use evenkeel_core::Rate;
-use evenkeel_core::plan::{Ingress, Line, Mode, Plan};
+use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_kernel::{
     Cleared, Direction, Health, Request, Seen, Shaped, Shortened, StateDir, Status,

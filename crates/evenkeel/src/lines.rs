@@ -94,10 +94,10 @@ pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
                         break;
                     }
                     let scene = draw(args.seed.wrapping_add(n));
-                    let [up, down] = run(&scene, &mut |_, _| {});
+                    let judged = run(&scene, &mut |_, _| {});
                     let rows = own.rows();
                     let first = if scene.stamps { 0 } else { 2 };
-                    for ((_, sum), j) in rows.into_iter().skip(first).zip([up, down]) {
+                    for ((_, sum), j) in rows.into_iter().skip(first).zip(judged) {
                         sum.add(&scene, &j);
                     }
                 }

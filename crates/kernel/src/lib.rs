@@ -17,7 +17,7 @@ mod status;
 mod waits;
 
 pub use error::Error;
-pub use live::{Live, Wanted};
+pub use live::Live;
 pub use probe::capabilities;
 pub use programs::{all_maps, control_groups, maps};
 pub use seen::{Arrived, RoundTrips, Seen, SeenTier, Step};

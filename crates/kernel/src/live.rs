@@ -3,14 +3,15 @@
 //! Principles: set up and taken back as `shape` and `clear` do it; a change asks the kernel only
 //! for what differs from the last one; the record follows at most once a second; windows are
 //! bounded on a lease, so that they open again soon after the process is gone. Non-goals:
-//! deciding (`evenkeel_core::control`).
+//! deciding (`evenkeel_core::control`), and what a target means for disciplines and windows
+//! (`evenkeel_core::plan`).
 
 use std::time::Duration;
 
 use evenkeel_core::control::Trip;
-use evenkeel_core::plan::{Capabilities, EGRESS, Line, Plan, Tuning, plan_tuned};
+use evenkeel_core::plan::{Capabilities, EGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
-use evenkeel_core::{Framing, Rate};
+use evenkeel_core::{Framing, Line, PerDirection, Rate};
 use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
@@ -26,31 +27,6 @@ const LEASE: Duration = Duration::from_secs(2);
 /// From one record to the next.
 const RECORD: Duration = Duration::from_secs(1);
 
-/// What a direction is to be shaped to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    /// What the line carries, at the link layer; `None`: nothing is known, and it is not shaped.
-    pub capacity: Option<Rate>,
-    /// How much of that may be used for now, thousandths.
-    pub permille: u32,
-    /// By how much round trips may be longer than the least without it meaning much.
-    pub slack: Duration,
-    /// It changes all the time: the shaper towards us then is only a distant net, since what it
-    /// drops takes seconds to come back.
-    pub restless: bool,
-    /// It is followed by pulses: what waits at our shaper makes nobody else wait, and is there to be
-    /// sent when the line carries more.
-    pub pulses: bool,
-}
-
-/// How far above the capacity of a restless line the net is, thousandths.
-const DISTANT: u32 = 4000;
-/// CAKE's default.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// Towards us windows make a queue go away; what is dropped for it meanwhile slows senders for
-/// seconds.
-const UNHURRIED: Duration = Duration::from_millis(400);
-
 /// A device that this process shapes.
 #[allow(missing_debug_implementations)] // aya's maps have none.
 pub struct Live {
@@ -65,9 +41,6 @@ pub struct Live {
     recorded: Duration,
     behind: bool,
     leased: Duration,
-    slack: Duration,
-    /// The line towards us changes all the time.
-    restless: bool,
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
     waits: Waits,
@@ -108,7 +81,7 @@ impl Live {
             up: request.up,
             framing: shaped.state.framing,
         };
-        let plan = plan_tuned(&caps, &device, line, policy(request), Tuning::default())?;
+        let plan = plan(&caps, &device, line, policy(request))?;
         let maps = programs::maps(&request.device)?;
         let mut live = Live {
             dir: dir.clone(),
@@ -122,8 +95,6 @@ impl Live {
             recorded: Duration::ZERO,
             behind: false,
             leased: Duration::ZERO,
-            slack: Duration::ZERO,
-            restless: false,
             waits: Waits::default(),
             _lock: lock,
         };
@@ -201,47 +172,28 @@ impl Live {
         e
     }
 
-    /// Rates that are in force, towards us and from us; `None`: not known, and not shaped.
-    pub fn shaped(&self) -> [Option<Rate>; 2] {
+    /// Rates that are in force; `None`: not known, and not shaped.
+    pub fn shaped(&self) -> PerDirection<Option<Rate>> {
         let plan = &self.plan;
         let down = plan.windows.map_or(plan.ingress, |w| w.min(plan.ingress));
-        [
-            (plan.line.down != Line::OPEN).then_some(down),
-            (plan.line.up != Line::OPEN).then_some(plan.egress),
-        ]
+        PerDirection {
+            up: (plan.line.up != Line::OPEN).then_some(plan.egress),
+            down: (plan.line.down != Line::OPEN).then_some(down),
+        }
     }
 
-    /// Shapes to other rates from now on.
-    pub fn set(&mut self, down: Wanted, up: Wanted, now: Duration) -> Result<(), Error> {
-        let line = Line {
-            down: down.capacity.unwrap_or(Line::OPEN),
-            up: up.capacity.unwrap_or(Line::OPEN),
-            framing: self.plan.line.framing,
-        };
-        let patience = match up {
-            Wanted { pulses: true, .. } => 200,
-            Wanted { restless: true, .. } => 30,
-            _ => 10,
-        };
-        let tuning = Tuning {
-            windows: down.permille,
-            down: if down.restless && self.plan.windows.is_some() {
-                DISTANT
-            } else {
-                down.permille
-            },
-            up: up.permille,
-            intervals: [
-                Some(INTERVAL + patience * up.slack),
-                self.plan.windows.map(|_| UNHURRIED),
-            ],
-        };
-        let next = plan_tuned(
+    /// Shapes to `targets` from now on.
+    pub fn set(
+        &mut self,
+        targets: PerDirection<Option<Target>>,
+        now: Duration,
+    ) -> Result<(), Error> {
+        let next = plan_followed(
             &self.caps,
             &self.plan.device,
-            line,
+            self.plan.line.framing,
             policy(&self.request),
-            tuning,
+            targets,
         )?;
         // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
         // device's is news to all who watch links.
@@ -271,12 +223,10 @@ impl Live {
             maps.set_policer(Some(policer))?;
         }
         self.plan = next;
-        self.slack = down.slack;
-        self.restless = down.restless;
         self.lend(now)?;
-        self.state.down = line.down;
-        self.state.up = line.up;
-        self.state.windows = self.plan.windows.filter(|_| down.capacity.is_some());
+        self.state.down = self.plan.line.down;
+        self.state.up = self.plan.line.up;
+        self.state.windows = self.plan.windows.filter(|_| targets.down.is_some());
         self.behind = true;
         Ok(())
     }
@@ -288,11 +238,6 @@ impl Live {
         if let Some(maps) = &mut self.maps {
             let mut line = programs::line(&self.plan).filter(|_| known);
             if let Some(line) = &mut line {
-                line.slack = line.slack.max(self.slack);
-                if self.restless {
-                    // The net that would hold what knows no windows is too far away.
-                    line.surcharge = 0;
-                }
                 line.lease = now + LEASE;
             }
             maps.set_line(line)?;

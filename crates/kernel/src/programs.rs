@@ -106,20 +106,13 @@ pub(crate) fn sides(plan: &Plan) -> [Side; 2] {
 
 /// What the windows are told: a lasting lease, until somebody says otherwise.
 pub(crate) fn line(plan: &Plan) -> Option<Line> {
-    let mtu = plan.segments.down.packet(plan.device.mtu);
-    // Where nothing can be kept waiting here, a packet of each flow waits at the provider, or the
-    // line is not filled.
-    let slack = plan.policer.as_ref().and_then(|_| {
-        let packet = plan.line.framing.wire_len(mtu);
-        plan.line.down.time_for(packet.into())
-    });
     plan.windows.map(|target| Line {
         lease: Duration::MAX,
         rate: plan.line.down,
         target,
         framing: plan.line.framing,
-        mtu,
-        slack: slack.unwrap_or_default(),
+        mtu: plan.segments.down.packet(plan.device.mtu),
+        slack: plan.slack,
         surcharge: plan.surcharge,
         // Plans are in whole kbit/s.
         fills: plan.policer.is_some() && target.bps() + 1000 > plan.line.down.bps(),

@@ -5,13 +5,13 @@
 //! anything is built. Non-goals: following a line that changes.
 
 use evenkeel_core::plan::{
-    Backend, Capabilities, Choice, Device, EGRESS, Feature, Ingress, Line, LinkSizes, Mode, Plan,
-    Policy, ifb_name, plan, removal,
+    Backend, Capabilities, Choice, Device, EGRESS, Feature, Ingress, LinkSizes, Mode, Plan, Policy,
+    ifb_name, plan, removal,
 };
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
 use evenkeel_core::tc::{Handle, Op};
-use evenkeel_core::{Framing, Rate};
+use evenkeel_core::{Framing, Line, Rate};
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::link::{Hardware, LinkInfo};
 

@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Rate;
+use crate::plan::Target;
+use crate::{Framing, PerDirection, Rate};
 use base::Base;
 use paths::{Heard, Paths};
 use slope::Point;
@@ -82,17 +83,29 @@ pub struct Bounds {
     pub guess: Option<Rate>,
 }
 
+/// Bytes of IP of a probe: an ICMP time stamp request over IPv4 (RFC 792: 20 + 20).
+const PROBE: u32 = 40;
+
 /// Settings of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// From us.
-    pub up: Bounds,
-    /// Towards us.
-    pub down: Bounds,
+    /// What a person said of each direction.
+    pub bounds: PerDirection<Bounds>,
     /// Bytes on the line of a full packet.
     pub packet: u32,
     /// Bytes on the line of a probe.
     pub probe: u32,
+}
+
+impl Settings {
+    /// For a line that frames packets like this, behind a device of this MTU (bytes of IP).
+    pub fn new(bounds: PerDirection<Bounds>, framing: Framing, mtu: u32) -> Self {
+        Settings {
+            bounds,
+            packet: framing.wire_len(mtu),
+            probe: framing.wire_len(PROBE),
+        }
+    }
 }
 
 /// A probe's way, told apart by the clocks at both ends.
@@ -124,32 +137,13 @@ pub struct Counted {
     pub down: f64,
 }
 
-/// What one direction is to be shaped to.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Target {
-    /// What the line carries.
-    pub capacity: Rate,
-    /// How far below that to stay for now, thousandths: 1000 where no queue is being drained, and
-    /// more by turns where pulses are sent.
-    pub permille: u32,
-    /// How much longer round trips may be without it meaning much, us: for lines that change all
-    /// the time, where a short queue is kept, and lines whose delay wanders.
-    pub slack_us: u32,
-    /// It changes all the time: what a shaper drops there takes seconds to come back.
-    pub restless: bool,
-    /// It is followed by pulses: nobody else waits for what waits at the shaper meanwhile.
-    pub pulses: bool,
-}
-
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Action {
-    /// Shape to this; `None`: not at all.
+    /// Shape to this.
     Shape {
-        /// Towards us.
-        down: Option<Target>,
-        /// From us.
-        up: Option<Target>,
+        /// What each direction is to be shaped to; `None`: not at all.
+        targets: PerDirection<Option<Target>>,
         /// Why.
         why: Reason,
     },
@@ -242,7 +236,7 @@ impl Controller {
     /// Knows only `settings`.
     pub fn new(settings: Settings, now: Duration) -> Self {
         let mut ways = [Way::new(Dir::Up), Way::new(Dir::Down)];
-        for (way, bounds) in ways.iter_mut().zip([settings.up, settings.down]) {
+        for (way, bounds) in ways.iter_mut().zip(settings.bounds) {
             if let Some(least) = bounds.least {
                 way.least = bytes_per_s(least);
             }
@@ -570,7 +564,7 @@ impl Controller {
                     capacity: rate(capacity),
                     permille: (factor * 1000.0).round() as u32,
                     slack_us: (self.slack(i, now) * 1e6) as u32,
-                    restless: self.ways[i].kept(now) > 0.0,
+                    volatile: self.ways[i].kept(now) > 0.0,
                     pulses: self.ways[i].has_pulses(&around),
                 })
         });
@@ -603,9 +597,9 @@ impl Controller {
         } else {
             return;
         }
+        let [up, down] = self.shaped;
         self.actions.push_back(Action::Shape {
-            down: self.shaped[DOWN],
-            up: self.shaped[UP],
+            targets: PerDirection { up, down },
             why: self.why,
         });
     }

@@ -4,6 +4,7 @@
 //! Non-goals: what happens on them.
 
 use super::{MTU, Scene, Side};
+use crate::PerDirection;
 use crate::framing::{Framing, Mode};
 use crate::pipe::SplitMix64;
 
@@ -21,7 +22,7 @@ pub fn draw(seed: u64) -> Scene {
         _ => Framing::new(Mode::None, 18, 64),
     };
     let packet = f64::from(framing.wire_len(MTU));
-    let sides = [up, down].map(|c| {
+    let sides = PerDirection { up, down }.map(|c| {
         let buffer = log(&mut r, 0.005, 2.0);
         Side {
             capacity: vec![(0.0, c)],
@@ -34,8 +35,8 @@ pub fn draw(seed: u64) -> Scene {
         log(&mut r, 0.0001, 0.003)
     };
     let loss = if r.unit() < 0.7 { 0.0 } else { 0.005 };
-    let mut loads = [Vec::new(), Vec::new()];
-    for load in &mut loads {
+    let mut loads = PerDirection::<Vec<_>>::default();
+    for load in loads.iter_mut() {
         let mut t = 3.0 + r.unit() * 20.0;
         while t < length {
             let lasts = log(&mut r, 2.0, 60.0);
@@ -50,7 +51,7 @@ pub fn draw(seed: u64) -> Scene {
         jitter,
         loss,
         wander: Vec::new(),
-        others: [Vec::new(), Vec::new()],
+        cross_traffic: PerDirection::default(),
         framing,
         stamps: r.unit() < 0.7,
         silent: false,

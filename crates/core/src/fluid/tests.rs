@@ -7,6 +7,7 @@ use super::*;
 use crate::Rate;
 use crate::control::Reason;
 use crate::framing::Mode;
+use Direction::{Down, Up};
 
 /// 40 Mbit/s from us and 100 towards us, 10 ms, 400 packets of buffer.
 fn scene() -> Scene {
@@ -15,31 +16,34 @@ fn scene() -> Scene {
         buffer: 400.0 * 1538.0,
     };
     Scene {
-        sides: [side(40.0), side(100.0)],
+        sides: PerDirection {
+            up: side(40.0),
+            down: side(100.0),
+        },
         rtt: 0.010,
         jitter: 0.0,
         loss: 0.0,
         wander: Vec::new(),
-        others: [Vec::new(), Vec::new()],
+        cross_traffic: PerDirection::default(),
         framing: Framing::new(Mode::None, 38, 84),
         stamps: true,
         silent: false,
         windows: true,
-        loads: [Vec::new(), Vec::new()],
+        loads: PerDirection::default(),
         length: 40.0,
         seed: 7,
     }
 }
 
-/// When, and what was known from then on: from us, towards us.
-type Rates = (f64, Option<Rate>, Option<Rate>);
+/// When, and what was known from then on.
+type Rates = (f64, PerDirection<Option<Rate>>);
 
 /// All changes.
-fn history(scene: &Scene) -> ([Judged; 2], Vec<Rates>) {
+fn history(scene: &Scene) -> (PerDirection<Judged>, Vec<Rates>) {
     let mut all = Vec::new();
     let judged = run(scene, &mut |t, action| {
-        if let Action::Shape { up, down, .. } = action {
-            all.push((t, up.map(|u| u.capacity), down.map(|d| d.capacity)));
+        if let Action::Shape { targets, .. } = action {
+            all.push((t, targets.map(|t| t.map(|t| t.capacity))));
         }
     });
     (judged, all)
@@ -51,15 +55,14 @@ fn within(rate: Option<Rate>, mbit: f64, share: f64) -> bool {
 
 #[test]
 fn the_first_load_shows_what_the_line_carries() {
-    for i in [0, 1] {
+    for i in Direction::BOTH {
         let mut scene = scene();
         scene.loads[i] = vec![(3.0, 40.0, 1)];
         let (judged, all) = history(&scene);
-        let known = |h: &(f64, Option<Rate>, Option<Rate>)| [(h.1, 40.0), (h.2, 100.0)][i];
-        let first = all.iter().find(|h| known(h).0.is_some()).unwrap();
+        let first = all.iter().find(|h| h.1[i].is_some()).unwrap();
         assert!(first.0 < 4.0, "{first:?}");
-        let (rate, mbit) = known(first);
-        assert!(within(rate, mbit, 0.05), "{first:?}");
+        let mbit = scene.sides[i].capacity[0].1 / 125e3;
+        assert!(within(first.1[i], mbit, 0.05), "{first:?}");
         assert!(judged[i].queue / 37.0 < 0.003, "{judged:?}");
         assert_eq!((judged[i].looks, judged[i].right), (1, 1), "{judged:?}");
     }
@@ -67,13 +70,12 @@ fn the_first_load_shows_what_the_line_carries() {
 
 #[test]
 fn connections_that_pass_are_as_good_as_probes() {
-    for i in [0, 1] {
+    for i in Direction::BOTH {
         let mut scene = scene();
         scene.silent = true;
         scene.loads[i] = vec![(3.0, 40.0, 1)];
         let (judged, all) = history(&scene);
-        let known = |h: &(f64, Option<Rate>, Option<Rate>)| [(h.1, 40.0), (h.2, 100.0)][i];
-        let first = all.iter().find(|h| known(h).0.is_some()).unwrap();
+        let first = all.iter().find(|h| h.1[i].is_some()).unwrap();
         assert!(first.0 < 4.0, "{first:?}");
         assert!(judged[i].queue / 37.0 < 0.004, "{judged:?}");
         assert_eq!((judged[i].looks, judged[i].right), (1, 1), "{judged:?}");
@@ -82,7 +84,7 @@ fn connections_that_pass_are_as_good_as_probes() {
 
 #[test]
 fn a_line_that_halves_and_comes_back_is_followed() {
-    for i in [0, 1] {
+    for i in Direction::BOTH {
         let mut scene = scene();
         let full = scene.sides[i].capacity[0].1;
         scene.sides[i].capacity = vec![(0.0, full), (15.0, full / 2.0), (27.0, full)];
@@ -96,28 +98,32 @@ fn a_line_that_halves_and_comes_back_is_followed() {
 #[test]
 fn an_idle_line_whose_base_wanders_changes_no_rate() {
     let mut scene = scene();
-    scene.loads[0] = vec![(3.0, 8.0, 1)];
+    scene.loads.up = vec![(3.0, 8.0, 1)];
     scene.wander = (0..90)
         .map(|i| (10.0 + f64::from(i) / 3.0, f64::from(i * 7 % 31) * 1e-3))
         .collect();
     let (judged, _) = history(&scene);
-    assert_eq!([judged[0].idle_changes, judged[1].idle_changes], [0, 0]);
+    assert_eq!([judged.up.idle_changes, judged.down.idle_changes], [0, 0]);
 }
 
 #[test]
 fn somebody_elses_load_is_not_cut_for_for_ever() {
     let mut scene = scene();
-    scene.loads[0] = vec![(3.0, 40.0, 1)];
+    scene.loads.up = vec![(3.0, 40.0, 1)];
     // 30 of the 40 Mbit/s for some seconds.
-    scene.others[0] = vec![(15.0, 30.0 * 125e3), (20.0, 0.0)];
+    scene.cross_traffic.up = vec![(15.0, 30.0 * 125e3), (20.0, 0.0)];
     let (judged, all) = history(&scene);
-    assert!(within(all.last().unwrap().1, 40.0, 0.3), "{:?}", all.last());
-    assert!(judged[0].starved < 8.0, "{judged:?}");
+    assert!(
+        within(all.last().unwrap().1.up, 40.0, 0.3),
+        "{:?}",
+        all.last()
+    );
+    assert!(judged.up.starved < 8.0, "{judged:?}");
 }
 
 /// A line that is another one every 15 s, its way as well: 8 to 20 Mbit/s from us or 60 to
 /// 200 towards us, and up to 30 ms more.
-fn satellite(seed: u64, i: usize, stamps: bool) -> Scene {
+fn satellite(seed: u64, i: Direction, stamps: bool) -> Scene {
     let mut random = SplitMix64::new(seed);
     let mut scene = Scene {
         rtt: 0.030,
@@ -133,7 +139,10 @@ fn satellite(seed: u64, i: usize, stamps: bool) -> Scene {
             buffer: 0.1 * mbit * 125e3,
         };
     }
-    let (least, most) = [(8.0, 20.0), (60.0, 200.0)][i];
+    let (least, most) = match i {
+        Direction::Up => (8.0, 20.0),
+        Direction::Down => (60.0, 200.0),
+    };
     let paths = (0..20).map(|n| f64::from(n) * 15.0);
     scene.sides[i].capacity.clear();
     for at in paths {
@@ -148,22 +157,22 @@ fn satellite(seed: u64, i: usize, stamps: bool) -> Scene {
 #[test]
 fn a_longer_way_is_not_taken_for_a_queue_for_long() {
     for (i, stamps, least) in [
-        (0, true, 0.75),
-        (0, false, 0.65),
-        (1, true, 0.7),
-        (1, false, 0.7),
+        (Up, true, 0.75),
+        (Up, false, 0.65),
+        (Down, true, 0.7),
+        (Down, false, 0.7),
     ] {
         for seed in 0..6 {
             let judged = run(&satellite(seed, i, stamps), &mut |_, _| {})[i];
             let used = judged.passed / judged.possible;
-            assert!(used > least, "{i} {stamps} {seed}: {used} {judged:?}");
+            assert!(used > least, "{i:?} {stamps} {seed}: {used} {judged:?}");
             assert!(judged.queue / 297.0 < 0.005, "{judged:?}");
         }
     }
 }
 
 /// Drawn lines on which something once stayed wrong.
-fn stays_right(lines: &[(u64, usize)], stamps: bool) {
+fn stays_right(lines: &[(u64, Direction)], stamps: bool) {
     for &(seed, i) in lines {
         let scene = draw(seed);
         assert_eq!(scene.stamps, stamps);
@@ -179,19 +188,19 @@ fn stays_right(lines: &[(u64, usize)], stamps: bool) {
 /// came although it stood; a download that was halved again and again for an upload's queues.
 #[test]
 fn what_is_in_the_other_direction_is_let_go_of() {
-    stays_right(&[(1508, 1), (411, 1)], false);
-    let j = run(&draw(100), &mut |_, _| {})[0];
+    stays_right(&[(1508, Down), (411, Down)], false);
+    let j = run(&draw(100), &mut |_, _| {}).up;
     assert!(j.starved < 3.0 && j.queued < 5.0, "{j:?}");
-    stays_right(&[(2983, 1), (977, 0), (724, 0), (2456, 1)], false);
-    stays_right(&[(1801, 1), (1146, 1), (2998, 1)], false);
+    stays_right(&[(2983, Down), (977, Up), (724, Up), (2456, Down)], false);
+    stays_right(&[(1801, Down), (1146, Down), (2998, Down)], false);
 }
 
 /// The first upload ever fills a buffer of a second at once: answers come after that.
 #[test]
 fn probes_that_are_late_are_not_waited_for() {
-    stays_right(&[(794, 0), (478, 0), (799, 0)], true);
+    stays_right(&[(794, Up), (478, Up), (799, Up)], true);
     // Nor is less sent for long once they came.
-    stays_right(&[(1422, 0), (2538, 0)], true);
+    stays_right(&[(1422, Up), (2538, Up)], true);
 }
 
 #[test]
@@ -199,12 +208,15 @@ fn probes_that_wait_for_a_download_are_no_reason_to_send_less() {
     let mut scene = scene();
     // 0.5 Mbit/s towards us: the first packets of sixteen flows fill a second of buffer at once.
     scene.rtt = 0.002;
-    scene.loads = [vec![(3.0, 8.0, 1)], vec![(3.0, 8.0, 16)]];
-    scene.sides[0] = Side {
+    scene.loads = PerDirection {
+        up: vec![(3.0, 8.0, 1)],
+        down: vec![(3.0, 8.0, 16)],
+    };
+    scene.sides.up = Side {
         capacity: vec![(0.0, 0.25e6)],
         buffer: 0.01e6,
     };
-    scene.sides[1] = Side {
+    scene.sides.down = Side {
         capacity: vec![(0.0, 62.5e3)],
         buffer: 62.5e3,
     };
@@ -221,13 +233,13 @@ fn probes_that_wait_for_a_download_are_no_reason_to_send_less() {
 /// 0.37 Mbit/s: in 200 ms too few packets pass to tell anything.
 #[test]
 fn a_slow_line_that_changed_is_looked_at_for_longer() {
-    stays_right(&[(695, 0)], true);
+    stays_right(&[(695, Up)], true);
 }
 
 /// What its buffer threw away was taken for carried: twice what it carries.
 #[test]
 fn an_upload_that_seems_little_used_may_be_full() {
-    stays_right(&[(2983, 0)], false);
+    stays_right(&[(2983, Up)], false);
 }
 
 /// What lines from ranges come to; `evenkeel lab lines` makes more of them.

@@ -6,7 +6,7 @@
 //! Buckets are chosen by bits 1 to 4 of the port on our side of the line, because bit 0 has one
 //! parity for all connections of a Linux host. Non-goals: extension headers and flows.
 
-use super::htb::{BUCKETS, Leaf};
+use super::leaf::{BUCKETS, Leaf};
 use super::{Feature, PROGRAM_PREF, PROGRAMS, Side, clsact_pref};
 use crate::classify::{Match, Proto, Rule, Tier, default_rules};
 use crate::tc::{

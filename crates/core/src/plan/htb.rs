@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::leaf::{BUCKETS, LIGHT, Leaf};
 use super::{Side, filters};
 use crate::Rate;
 use crate::classify::Tier;
@@ -16,13 +17,6 @@ use crate::framing::{Framing, Mode};
 use crate::tc::{
     ClassSpec, FqCodel, Handle, HtbClass, HtbLink, HtbRoot, LinkLayer, Op, Qdisc, QdiscSpec, Tbf,
 };
-
-/// Leaves of a tier on bare kernels: flows are spread over them, or heavy flows have one each
-/// (`HEAVY_BUCKETS` of the programs).
-pub(super) const BUCKETS: u8 = 16;
-/// Further leaves behind those, for light flows, where the programs tell them from heavy ones
-/// (`LIGHT_BUCKETS`).
-const LIGHT: u8 = 4;
 
 /// Minor of the class that holds the rate.
 const ROOT_CLASS: u16 = 1;
@@ -32,49 +26,6 @@ const LEAF_RATE: Rate = Rate::from_kbit(8);
 
 /// No limit of a leaf's own, nor of a splitting TBF.
 const UNLIMITED: Rate = Rate::MAX;
-
-/// Where packets wait.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Leaf {
-    /// A tier's class, with fq_codel.
-    Tier(Tier),
-    /// One of a tier's buckets.
-    Bucket(Tier, u8),
-}
-
-impl Leaf {
-    /// Minor of its class: tiers are 10, 20, 30, 40, their buckets 100..10f, 200..20f and so on.
-    pub(super) const fn minor(self) -> u16 {
-        match self {
-            Leaf::Tier(tier) => (1 + tier as u16) * 0x10,
-            Leaf::Bucket(tier, bucket) => (1 + tier as u16) * 0x100 + bucket as u16,
-        }
-    }
-
-    /// Major of its TBF: unique on a device, and far from what people choose.
-    const fn tbf(self) -> u16 {
-        0xe000 + self.minor()
-    }
-
-    /// Major of the fq_codel below its TBF.
-    const fn fq_codel(self) -> u16 {
-        0xf000 + self.minor()
-    }
-}
-
-/// Minor of a tier's class.
-pub const fn tier_minor(tier: Tier) -> u16 {
-    Leaf::Tier(tier).minor()
-}
-
-/// Whether this discipline holds packets of a tier: its TBFs, and not what hangs below them,
-/// whose drops and backlog they count as well.
-pub fn is_leaf_of(handle: Handle, tier: Tier) -> bool {
-    let buckets = (0..BUCKETS + LIGHT).map(|b| Leaf::Bucket(tier, b));
-    std::iter::once(Leaf::Tier(tier))
-        .chain(buckets)
-        .any(|leaf| handle == Handle::qdisc(leaf.tbf()))
-}
 
 /// What HTB is told so that it charges a frame of the device what `framing` makes of it: how to
 /// count, and by what the rate is to be scaled (n/d).

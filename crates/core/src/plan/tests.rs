@@ -313,12 +313,24 @@ fn policing_needs_no_ifb() {
 #[test]
 fn cake_has_the_interval_of_its_direction() {
     let ms = |n| Some(Duration::from_millis(n));
-    let tuning = Tuning {
-        intervals: [ms(150), ms(400)],
-        ..Tuning::default()
+    let target = |capacity| Target {
+        capacity,
+        permille: 1000,
+        slack_us: 5000,
+        volatile: false,
+        pulses: false,
+    };
+    let line = vdsl();
+    let targets = PerDirection {
+        up: Some(target(line.up)),
+        down: Some(target(line.down)),
+    };
+    let policy = Policy {
+        windows: true,
+        ..Policy::default()
     };
     let caps = caps(Backend::Cake);
-    let p = plan_tuned(&caps, &device(14), vdsl(), Policy::default(), tuning).unwrap();
+    let p = plan_followed(&caps, &device(14), line.framing, policy, targets).unwrap();
     let of = |dev: &str| {
         p.setup.iter().find_map(|op| match op {
             Op::QdiscReplace(q) if q.dev == dev.into() => match &q.qdisc {
@@ -329,6 +341,36 @@ fn cake_has_the_interval_of_its_direction() {
         })
     };
     assert_eq!([of("wan"), of(&p.ifb)], [ms(150), ms(400)]);
+}
+
+#[test]
+fn a_volatile_line_is_shaped_from_afar_where_windows_hold() {
+    let target = Target {
+        capacity: Rate::from_kbit(50_000),
+        permille: 900,
+        slack_us: 20_000,
+        volatile: true,
+        pulses: false,
+    };
+    let targets = PerDirection::of(|_| Some(target));
+    let of = |windows| {
+        let policy = Policy {
+            windows,
+            ..Policy::default()
+        };
+        let caps = caps(Backend::Cake);
+        let p = plan_followed(&caps, &device(14), vdsl().framing, policy, targets).unwrap();
+        (
+            p.egress.kbit(),
+            p.ingress.kbit(),
+            p.windows.map(Rate::kbit),
+            p.surcharge,
+        )
+    };
+    // Towards us 4 x 99.61 % of 50 Mbit/s, windows 90 % of 99.36 %; from us 90 % of 99.5 %.
+    assert_eq!(of(true), (44_775, 199_220, Some(44_712), 0));
+    // Without windows nothing but the shaper holds downloads: 90 % of 96 %.
+    assert_eq!(of(false), (44_775, 43_200, None, 0));
 }
 
 #[test]
@@ -343,8 +385,7 @@ fn only_cake_counts_more_and_not_on_a_port() {
             windows: true,
             ..Policy::default()
         };
-        let tuning = Tuning::default();
-        let p = plan_tuned(&caps(backend), &device, line, policy, tuning).unwrap();
+        let p = plan(&caps(backend), &device, line, policy).unwrap();
         p.surcharge
     };
     let slow = Line {

@@ -12,13 +12,13 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::{
-    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Target, Trip,
-    View,
+    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Trip, View,
 };
 use evenkeel_core::ping::Outcome;
 use evenkeel_core::ping::track::Event;
-use evenkeel_core::{Framing, Rate};
-use evenkeel_kernel::{Live, Request, StateDir, Wanted};
+use evenkeel_core::plan::Target;
+use evenkeel_core::{Framing, PerDirection, Rate};
+use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
 use super::near::{Found, Host, Near, Origin, SIZE, find, is_answer};
@@ -49,8 +49,7 @@ pub(crate) enum Told {
     },
     /// Rates changed.
     Shaped {
-        down: Option<Target>,
-        up: Option<Target>,
+        targets: PerDirection<Option<Target>>,
         why: Reason,
     },
     /// Worth knowing.
@@ -93,12 +92,12 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Sets up shaping on the device of `request`; its rates are guesses, and
-    /// [`evenkeel_core::plan::Line::OPEN`] is none. `bounds`: towards us, and from us. `targets`
+    /// [`evenkeel_core::Line::OPEN`] is none. `targets`
     /// are probed rather than what is found; none: what is found.
     pub(crate) fn start(
         dir: &StateDir,
         request: &Request,
-        bounds: [Bounds; 2],
+        bounds: PerDirection<Bounds>,
         targets: Vec<Host>,
         tell: &mut dyn FnMut(Told),
     ) -> Result<Self, Failure> {
@@ -109,12 +108,7 @@ impl Daemon {
             tell(Told::Warning(w));
         }
         let framing = live.framing();
-        let settings = Settings {
-            down: bounds[0],
-            up: bounds[1],
-            packet: framing.wire_len(live.frame().1),
-            probe: framing.wire_len(40),
-        };
+        let settings = Settings::new(bounds, framing, live.frame().1);
         Ok(Daemon {
             device: request.device.clone(),
             live,
@@ -131,7 +125,7 @@ impl Daemon {
 
     /// Now.
     pub(crate) fn look(&self) -> Look {
-        let [down, up] = self.live.shaped();
+        let PerDirection { up, down } = self.live.shaped();
         Look {
             view: self.controller.view(clock::monotonic()),
             down,
@@ -332,18 +326,9 @@ impl Daemon {
     fn act(&mut self, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
         while let Some(action) = self.controller.poll() {
             match action {
-                Action::Shape { down, up, why } => {
-                    let wanted = |t: Option<Target>| Wanted {
-                        capacity: t.map(|t| t.capacity),
-                        permille: t.map_or(1000, |t| t.permille),
-                        slack: t
-                            .map_or(Duration::ZERO, |t| Duration::from_micros(t.slack_us.into())),
-                        restless: t.is_some_and(|t| t.restless),
-                        pulses: t.is_some_and(|t| t.pulses),
-                    };
-                    self.live
-                        .set(wanted(down), wanted(up), clock::monotonic())?;
-                    tell(Told::Shaped { down, up, why });
+                Action::Shape { targets, why } => {
+                    self.live.set(targets, clock::monotonic())?;
+                    tell(Told::Shaped { targets, why });
                 }
                 Action::Pace(pace) => self.pace = pace,
                 Action::Noticed(notice) => {

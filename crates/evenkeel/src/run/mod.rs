@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use evenkeel_core::control::{Bounds, Reason, Target};
-use evenkeel_core::plan::{Choice, Ingress, Line, Mode};
+use evenkeel_core::control::{Bounds, Reason};
+use evenkeel_core::plan::{Choice, Ingress, Mode, Target};
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
-use evenkeel_core::{Framing, Rate};
+use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
 use evenkeel_kernel::{Request, Session, StateDir};
 use evenkeel_sys::{clock, memory};
 
@@ -109,18 +109,23 @@ pub(crate) fn request(device: &str, mode: Mode) -> Request {
 /// `evenkeel run`.
 pub(crate) fn run(args: Run) -> Result<(), Failure> {
     memory::one_heap();
-    let pair = |rates: Option<&Vec<Rate>>, i: usize| rates.and_then(|r| r.get(i).copied());
-    let mut bounds = [0, 1].map(|i| Bounds {
-        least: pair(args.min.as_ref(), i),
-        most: pair(args.max.as_ref(), i),
-        guess: pair(args.rate.as_ref(), i),
+    // DOWN UP, as they are typed.
+    let typed = |rates: Option<&Vec<Rate>>, d| {
+        let place = usize::from(d == Direction::Up);
+        rates.and_then(|r| r.get(place).copied())
+    };
+    let mut bounds = PerDirection::of(|d| Bounds {
+        least: typed(args.min.as_ref(), d),
+        most: typed(args.max.as_ref(), d),
+        guess: typed(args.rate.as_ref(), d),
     });
-    for (b, which) in bounds.iter().zip(["download", "upload"]) {
+    for direction in Direction::BOTH {
+        let b = &bounds[direction];
         if let (Some(least), Some(most)) = (b.least, b.most)
             && least > most
         {
             return Err(Failure::usage(format_args!(
-                "{which}: --min {least} is more than --max {most}"
+                "{direction}: --min {least} is more than --max {most}"
             )));
         }
     }
@@ -150,7 +155,7 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
         && !args.forget
         && args.rate.is_none()
     {
-        for (b, learned) in bounds.iter_mut().zip([profile.down, profile.up]) {
+        for (b, learned) in bounds.iter_mut().zip([profile.up, profile.down]) {
             b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
             b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
         }
@@ -189,8 +194,8 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     };
     loop {
         let request = Request {
-            down: bounds[0].guess.unwrap_or(Line::OPEN),
-            up: bounds[1].guess.unwrap_or(Line::OPEN),
+            down: bounds.down.guess.unwrap_or(Line::OPEN),
+            up: bounds.up.guess.unwrap_or(Line::OPEN),
             ..request.clone()
         };
         let mut daemon = Daemon::start(&dir, &request, bounds, targets.clone(), &mut tell)?;
@@ -214,7 +219,7 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
             return print(&format!("{device}: it has gone; nothing is left\n"));
         }
         tell(Told::Back);
-        for (b, way) in bounds.iter_mut().zip([last.view.down, last.view.up]) {
+        for (b, way) in bounds.iter_mut().zip([last.view.up, last.view.down]) {
             b.guess = way.capacity.or(b.guess);
         }
     }
@@ -293,7 +298,8 @@ fn text(told: &Told) -> String {
         Told::NoNear { watched: false } => {
             "nothing answers probes: without a signal rates stay as they are".into()
         }
-        Told::Shaped { down, up, why } => {
+        Told::Shaped { targets, why } => {
+            let PerDirection { up, down } = targets;
             format!("down {}, up {}: {why}", target(down), target(up))
         }
         Told::Noticed(n) => n.to_string(),

@@ -11,9 +11,11 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use evenkeel_core::PerDirection;
 use evenkeel_core::Rate;
-use evenkeel_core::control::{Target, WayView};
+use evenkeel_core::control::WayView;
 use evenkeel_core::plan::Mode;
+use evenkeel_core::plan::Target;
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
@@ -179,7 +181,10 @@ impl Keeper {
         match told {
             Told::Near { address, .. } => self.model.near = Some(*address),
             Told::NoNear { .. } => self.model.near = None,
-            Told::Shaped { down, up, why } => {
+            Told::Shaped {
+                targets: PerDirection { up, down },
+                why,
+            } => {
                 self.model.down.target = *down;
                 self.model.up.target = *up;
                 if is_passing(why) {

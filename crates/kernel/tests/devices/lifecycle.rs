@@ -167,7 +167,8 @@ fn plan_for(
     w: &crate::world::World,
     request: &evenkeel_kernel::Request,
 ) -> evenkeel_core::plan::Plan {
-    use evenkeel_core::plan::{Device, Line, LinkSizes, Policy, plan};
+    use evenkeel_core::Line;
+    use evenkeel_core::plan::{Device, LinkSizes, Policy, plan};
     let mut session = Session::open().unwrap();
     let link = session.link("wan").unwrap().unwrap();
     let device = Device {

@@ -205,9 +205,9 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
-    use crate::Rate;
     use crate::control::{Action, Answered, Bounds, Controller, Counted, OneWay, Settings};
     use crate::swing::{Kind, Swing};
+    use crate::{PerDirection, Rate};
 
     const STEP: f64 = 0.001;
     const RTT: f64 = 0.050;
@@ -236,11 +236,13 @@ mod tests {
     ) -> Followed {
         let bounds = Bounds::default();
         let settings = Settings {
-            up: Bounds {
-                guess: Some(Rate::from_bps((capacity(IDLE) * 8.0) as u64)),
-                ..bounds
+            bounds: PerDirection {
+                up: Bounds {
+                    guess: Some(Rate::from_bps((capacity(IDLE) * 8.0) as u64)),
+                    ..bounds
+                },
+                down: bounds,
             },
-            down: bounds,
             packet: 1500,
             probe: 60,
         };
@@ -301,12 +303,13 @@ mod tests {
             }
             while let Some(action) = c.poll() {
                 match action {
-                    Action::Shape { up: Some(up), .. } => {
+                    Action::Shape { targets, .. } => {
+                        let Some(up) = targets.up else { continue };
                         rate = up.capacity.bps() as f64 / 8.0 * f64::from(up.permille) / 1000.0;
                         changed = t;
                     }
                     Action::Pace(p) => pace = p.as_secs_f64(),
-                    _ => {}
+                    Action::Noticed(_) => {}
                 }
             }
         }

@@ -1,0 +1,25 @@
+//! What one direction is to be shaped to for now, by a process that follows its line.
+//!
+//! Principles: said in terms of the line (what it carries, how it behaves), not of disciplines;
+//! what shapers and windows make of it is `shaping`'s. Non-goals: how it is found (`control`).
+
+use serde::{Deserialize, Serialize};
+
+use crate::Rate;
+
+/// What one direction is to be shaped to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// What the line carries, at the link layer.
+    pub capacity: Rate,
+    /// How much of that may be used for now, thousandths: 1000 where no queue is being drained, and
+    /// more by turns where pulses are sent.
+    pub permille: u32,
+    /// How much longer than the base round trips may be without it meaning much, us: for volatile
+    /// lines, where a short queue is kept, and lines whose delay wanders.
+    pub slack_us: u32,
+    /// The line changes all the time: what a shaper drops there takes seconds to come back.
+    pub volatile: bool,
+    /// It is followed by pulses: nobody else waits for what waits at the shaper meanwhile.
+    pub pulses: bool,
+}

@@ -6,8 +6,8 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 
 demo: ## what evenkeel does to a loaded line, on an emulated VDSL-100
 	@scripts/setup demo
-	@$(CARGO) build --release --locked -p evenkeel
-	@target/release/evenkeel demo --out out/demo
+	@$(CARGO) build --release --locked -p evenkeel -p evenkeel-lab
+	@target/release/evenkeel-lab demo --out out/demo
 
 test: ## everything: lints, unit and property tests, real kernels
 	@scripts/setup test

@@ -6,6 +6,7 @@
 
 pub mod classify;
 pub mod control;
+pub mod exit;
 pub mod fluid;
 pub mod framing;
 pub mod line;

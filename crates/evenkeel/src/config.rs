@@ -7,12 +7,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use evenkeel_autorate::Host;
 use evenkeel_core::rules::FlowRule;
+use evenkeel_terminal::Failure;
 use serde::Deserialize;
 use toml::Spanned;
-
-use crate::failure::Failure;
-use crate::run::near::Host;
 
 /// Where it is unless told otherwise.
 pub(crate) const PATH: &str = "/etc/evenkeel.toml";

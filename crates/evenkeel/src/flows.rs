@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,10 +15,8 @@ use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
 use evenkeel_datapath::layout::{Flow, Grant, Key, Way, Why};
 use evenkeel_kernel::{Error, StateDir};
+use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 use serde::Serialize;
-
-use crate::failure::Failure;
-use crate::gateway::print;
 
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
@@ -120,7 +118,7 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
              kernel takes eBPF"
         ))
     })?;
-    let cancel = crate::lab::cancelled_by_signals()?;
+    let cancel = cancelled_by_signals()?;
     let names = group_names();
     let mut before = look(&maps)?;
     loop {
@@ -134,22 +132,11 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
             table(&device, &rows)
         };
         let live = args.watch && !args.json && std::io::stdout().is_terminal();
-        print(&if live {
-            format!("\x1b[H\x1b[2J{text}")
-        } else {
-            text
-        })?;
+        print(&if live { CLEAR.to_owned() + &text } else { text })?;
         if !args.watch || cancel.load(Ordering::Relaxed) {
             return Ok(());
         }
         before = now;
-    }
-}
-
-pub(crate) fn wait(time: Duration, cancel: &AtomicBool) {
-    let end = Instant::now() + time;
-    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(50).min(time));
     }
 }
 

@@ -3,23 +3,22 @@
 //! Principles: thin; the work is `evenkeel-kernel`'s. Tables for people, `--json` for programs.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use evenkeel_core::Line;
-use evenkeel_core::Rate;
+use evenkeel_autorate::Model;
 use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
+use evenkeel_core::{Line, Rate};
 use evenkeel_kernel::{
     Cleared, Direction, Health, Request, Seen, Shaped, Shortened, StateDir, Status,
 };
+use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 
 use crate::Arrivals;
 use crate::Windows;
 use crate::config::Config;
-use crate::failure::Failure;
-use crate::run::model::Model;
 
 /// `evenkeel shape`.
 pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
@@ -65,16 +64,6 @@ pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
 fn warn(warnings: &[String]) {
     for w in warnings {
         eprintln!("evenkeel: warning: {w}");
-    }
-}
-
-/// Prints, and does not mind if nobody reads any more.
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::work(format_args!("write to stdout: {e}")))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -223,7 +212,7 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
             table(&all, args.device.as_deref())
         });
     }
-    let cancel = crate::lab::cancelled_by_signals()?;
+    let cancel = cancelled_by_signals()?;
     let live = !args.json && io::stdout().is_terminal();
     while !cancel.load(Ordering::Relaxed) {
         let all = look()?;
@@ -232,12 +221,8 @@ pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
         } else {
             table(&all, args.device.as_deref())
         };
-        print(&if live {
-            format!("\x1b[H\x1b[2J{text}")
-        } else {
-            text
-        })?;
-        crate::flows::wait(Duration::from_secs(1), &cancel);
+        print(&if live { CLEAR.to_owned() + &text } else { text })?;
+        wait(Duration::from_secs(1), &cancel);
     }
     Ok(())
 }

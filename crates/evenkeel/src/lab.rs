@@ -1,375 +1,85 @@
-//! `demo` and `lab`: experiments on emulated lines.
+//! `lab`, `demo`, `report`: commands of evenkeel-lab, where that is installed.
 //!
-//! Principles: long work shows where it is; Ctrl-C ends it with nothing left behind; what was
-//! measured is printed as a table and written as `result.json`, a page, pictures and Markdown.
-//! Non-goals: the instrument itself (crate `evenkeel-lab`).
+//! Principles: it is looked for beside this program first, then in PATH, as git and cargo find
+//! theirs; it takes this process's place, so signals and exit code are its own. Non-goals: what
+//! those commands do.
 
-use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::process::{Command, Stdio};
 
-use clap::{Args, Subcommand};
-use evenkeel_core::result::ResultFile;
-use evenkeel_lab::guest::Engine;
-use evenkeel_lab::{Cell, Experiment, Kept, LabError, Phase, Progress, RunOptions, Shaper};
+use clap::Args;
+use evenkeel_terminal::Failure;
 
-use crate::engine::{self, InsideArgs, Kernel};
-use crate::failure::Failure;
+/// The program.
+const NAME: &str = "evenkeel-lab";
 
-/// The demo's experiment, so that it works wherever the binary is.
-const VDSL100: &str = include_str!("../../../experiments/vdsl100.toml");
-
-/// Arguments of `demo`.
+/// What follows one of those commands.
 #[derive(Debug, Args)]
-pub(crate) struct Demo {
-    /// Directory for the report and its pictures
-    #[arg(long, default_value = "evenkeel-demo")]
-    out: PathBuf,
+#[command(disable_help_flag = true)]
+pub(crate) struct Passed {
+    /// What evenkeel-lab makes of it
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "..."
+    )]
+    args: Vec<OsString>,
 }
 
-/// `lab`'s commands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Lab {
-    /// Run an experiment and report what was measured
-    Run(Run),
-    /// List the experiments in a directory
-    List(List),
-    /// The kernel for virtual time
-    #[command(subcommand)]
-    Kernel(Kernel),
-    /// The controller of `run` on thousands of drawn lines, as fluids
-    Lines(crate::lines::Lines),
-    /// What `run` calls in a guest
-    #[command(hide = true)]
-    Inside(InsideArgs),
+/// Becomes `evenkeel-lab COMMAND ARGS`; returns only if that fails.
+pub(crate) fn become_lab(command: &str, passed: Passed) -> Result<(), Failure> {
+    let program = find()?;
+    let e = Command::new(&program).arg(command).args(passed.args).exec();
+    Err(Failure::work(format_args!(
+        "run {}: {e}",
+        program.display()
+    )))
 }
 
-/// Arguments of `lab run`.
-#[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// The experiment's file (experiments/vdsl100.toml)
-    experiment: PathBuf,
-    /// Kernel to run on: native is the one that runs now, uml is Debian's user-mode-linux,
-    /// virtual has a clock of its own (lab kernel build)
-    #[arg(long, default_value = "native")]
-    engine: Engine,
-    /// Short loads
-    #[arg(long)]
-    quick: bool,
-    /// Only these loads, in this order: down1,up1
-    #[arg(long, value_delimiter = ',')]
-    loads: Vec<String>,
-    /// Only these conditions: none,evenkeel,evenkeel-cake,evenkeel-htb
-    #[arg(long, value_delimiter = ',')]
-    conditions: Vec<String>,
-    /// How often each load is run under each condition
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeat: u32,
-    /// Seed of everything random; the next repeat has the next number
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Measure again what was measured before with the same code, kernel and seed
-    #[arg(long)]
-    fresh: bool,
-    /// Directory for result.json, the report and its pictures
-    #[arg(long)]
-    out: Option<PathBuf>,
-    /// Print the result file instead of the table
-    #[arg(long)]
-    json: bool,
-}
-
-/// Arguments of `lab list`.
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// Where experiments are
-    #[arg(default_value = "experiments")]
-    directory: PathBuf,
-}
-
-impl From<LabError> for Failure {
-    fn from(e: LabError) -> Self {
-        match &e {
-            LabError::Cancelled => Failure::interrupted(),
-            e if e.is_permission() => Failure::not_permitted(e),
-            LabError::Tool { .. } | LabError::Lacking { .. } => Failure::lacking(e),
-            LabError::Experiment { .. } | LabError::Unknown { .. } => Failure::usage(e),
-            e => Failure::work(e),
-        }
+/// Makes the report of a ping log with evenkeel-lab; `log` is read from its beginning.
+pub(crate) fn report_ping(log: std::fs::File, title: &str, out: &Path) -> Result<(), Failure> {
+    let program = find()?;
+    let status = Command::new(&program)
+        .args(["report", "/dev/stdin", "--ping-title", title, "--out"])
+        .arg(out)
+        .stdin(Stdio::from(log))
+        .status()
+        .map_err(|e| Failure::work(format_args!("run {}: {e}", program.display())))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        // It has said why.
+        Some(code) => Err(Failure::said(code as u8)),
+        None => Err(Failure::work(format_args!(
+            "{}: {status}",
+            program.display()
+        ))),
     }
 }
 
-/// `evenkeel demo`.
-pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
-    let experiment = Experiment::parse(VDSL100, Path::new("experiments/vdsl100.toml"))?;
-    eprintln!(
-        "An emulated VDSL-100 line between network namespaces: {} down, {} up.\n\
-         Each load runs without evenkeel and with it, told nothing; this takes less than two minutes.",
-        experiment.line.down, experiment.line.up
-    );
-    let names = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-    let options = RunOptions {
-        quick: true,
-        loads: names(&["down1", "up1", "rrul"]),
-        conditions: names(&["none", "evenkeel-auto"]),
-        command: "evenkeel demo".into(),
-        ..RunOptions::default()
-    };
-    let mut result = measure(&experiment, &options, &Kept::nothing(&experiment))?;
-    result.date = today();
-    print(&evenkeel_report::table(&result))?;
-    write(&result, &args.out)?;
-    some_run_counts(&result)
+/// Where the program is.
+pub(crate) fn find() -> Result<PathBuf, Failure> {
+    let beside = env::current_exe().ok();
+    let beside = beside.as_deref().and_then(Path::parent);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = beside
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(env::split_paths(&path).filter(|p| p.is_absolute()));
+    places
+        .find_map(|place| Some(place.join(NAME)).filter(|p| is_executable(p)))
+        .ok_or_else(|| {
+            Failure::lacking(format_args!(
+                "{NAME} is not installed: build it (cargo build --release -p {NAME}) and put it \
+                 beside evenkeel or into PATH"
+            ))
+        })
 }
 
-/// `evenkeel lab run`.
-pub(crate) fn run(args: &Run) -> Result<(), Failure> {
-    let experiment = Experiment::load(&args.experiment)?;
-    let options = RunOptions {
-        quick: args.quick,
-        loads: args.loads.clone(),
-        conditions: args.conditions.clone(),
-        repeat: args.repeat,
-        seed: args.seed,
-        engine: args.engine.name().to_owned(),
-        command: command_line(),
-    };
-    if let Some(out) = &args.out {
-        // An unwritable place is better known before an hour of work than after it.
-        fs::create_dir_all(out)
-            .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
-    }
-    let kept = kept(&experiment, &options, args)?;
-    let mut result = if args.engine == Engine::Native {
-        measure(&experiment, &options, &kept)?
-    } else {
-        let text = fs::read_to_string(&args.experiment)
-            .map_err(|e| Failure::work(format_args!("{}: {e}", args.experiment.display())))?;
-        let cancel = cancelled_by_signals()?;
-        engine::run(&experiment, &text, args.engine, &options, &kept, &cancel)?
-    };
-    result.date = today();
-    if args.json {
-        print(&(serde_json::to_string(&result).map_err(Failure::work)? + "\n"))?;
-    } else {
-        print(&evenkeel_report::table(&result))?;
-    }
-    if let Some(out) = &args.out {
-        write(&result, out)?;
-    }
-    some_run_counts(&result)
-}
-
-/// The cells that were measured before, and a word on them.
-fn kept(experiment: &Experiment, options: &RunOptions, args: &Run) -> Result<Kept, Failure> {
-    let cells = evenkeel_lab::cells(experiment, options)?;
-    let kept = Kept::open(experiment, args.engine, env!("EVENKEEL_CODE"), !args.fresh)?;
-    kept.prune();
-    let known = cells.iter().filter(|c| kept.find(c).is_some()).count();
-    if known > 0 {
-        let of = cells.len();
-        eprintln!("Measured before: {known} of {of} (--fresh measures them again).");
-    }
-    Ok(kept)
-}
-
-/// A result of which nothing may be published is a failure, though it is shown.
-fn some_run_counts(result: &ResultFile) -> Result<(), Failure> {
-    if result.runs.iter().any(|r| r.instrument.void.is_empty()) {
-        return Ok(());
-    }
-    Err(Failure::work(
-        "every run is void: the machine was too busy to measure; end other work and run it again",
-    ))
-}
-
-/// `evenkeel lab list`.
-pub(crate) fn list(args: &List) -> Result<(), Failure> {
-    let directory = args.directory.display();
-    let entries = fs::read_dir(&args.directory)
-        .map_err(|e| Failure::work(format_args!("read {directory}: {e}")))?;
-    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
-    files.retain(|p| p.extension().is_some_and(|x| x == "toml"));
-    files.sort();
-    let shapers = shapers(Path::new("/"));
-    let mut text = String::new();
-    for file in files {
-        let e = Experiment::load(&file)?;
-        let loads: Vec<_> = e.loads.iter().map(|l| l.name.as_str()).collect();
-        let line = e.line_facts();
-        let varies = if line.varies { ", it changes" } else { "" };
-        text += &format!(
-            "{}: {}\n  line        {}/{} kbit/s, framing {}, {} ms{varies}\n  loads       {}\n",
-            file.display(),
-            e.about,
-            line.down.kbit(),
-            line.up.kbit(),
-            line.framing,
-            line.rtt_ms,
-            loads.join(", "),
-        );
-        for (i, name) in e.conditions.iter().enumerate() {
-            let head = if i == 0 { "conditions" } else { "" };
-            let told = e.condition_facts(name, &shapers).map(|f| f.told);
-            let told = match told.as_deref() {
-                None => "there is none of that name",
-                Some("") => "told nothing",
-                Some(told) => told,
-            };
-            text += &format!("  {head:<11} {name:<18} {told}\n");
-        }
-    }
-    print(&text)
-}
-
-/// A flag that Ctrl-C sets.
-pub(crate) fn cancelled_by_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let cancel = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The first asks to stop; a second one ends the process as it would have.
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(&cancel))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
-            .map_err(Failure::work)?;
-    }
-    Ok(cancel)
-}
-
-/// The conditions beside `none`; records go into `state`.
-pub(crate) fn shapers(state: &Path) -> Vec<Box<dyn Shaper>> {
-    crate::condition::all(state)
-}
-
-/// Refuses conditions that there are not, before anything is booted for them.
-pub(crate) fn known_conditions(cells: &[Cell]) -> Result<(), Failure> {
-    let known: Vec<String> = std::iter::once("none".to_owned())
-        .chain(shapers(Path::new("/")).iter().map(|s| s.name().to_owned()))
-        .collect();
-    match cells.iter().find(|c| !known.contains(&c.condition)) {
-        None => Ok(()),
-        Some(cell) => Err(LabError::Unknown {
-            kind: "condition",
-            name: cell.condition.clone(),
-            known: known.join(", "),
-        }
-        .into()),
-    }
-}
-
-fn measure(
-    experiment: &Experiment,
-    options: &RunOptions,
-    kept: &Kept,
-) -> Result<ResultFile, Failure> {
-    let cancel = cancelled_by_signals()?;
-    let state = StateRoot::new()?;
-    let mut shapers = shapers(state.path());
-    let mut meter = Meter::new();
-    let result = evenkeel_lab::run(
-        experiment,
-        options,
-        &mut shapers,
-        kept,
-        &mut |p| meter.show(p),
-        &cancel,
-    );
-    meter.finish();
-    Ok(result?)
-}
-
-/// A directory for the records of shaped gateways, gone when dropped. Namespaces of a lab are
-/// gone before it, so what a kill leaves here means nothing.
-pub(crate) struct StateRoot(PathBuf);
-
-impl StateRoot {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("evenkeel-lab-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|e| Failure::work(format_args!("create {}: {e}", path.display())))?;
-        Ok(StateRoot(path))
-    }
-}
-
-impl Drop for StateRoot {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Where the work is, on stderr: one line that changes on a terminal, one line per cell elsewhere.
-struct Meter {
-    live: bool,
-    last: String,
-}
-
-impl Meter {
-    fn new() -> Self {
-        Meter {
-            live: io::stderr().is_terminal(),
-            last: String::new(),
-        }
-    }
-
-    fn show(&mut self, p: &Progress<'_>) {
-        let mut line = format!(
-            "[{}/{}] {}, {}",
-            p.number, p.of, p.cell.load, p.cell.condition
-        );
-        if p.attempt > 1 {
-            line += &format!(" (again, attempt {}: the machine was too busy)", p.attempt);
-        }
-        if self.live {
-            let phase = match p.phase {
-                Phase::Idle => "idle line",
-                Phase::Load => "under load",
-                Phase::Finish => "last probes",
-            };
-            line += &format!(": {phase}, {:.0} s left", p.left.as_secs_f64().ceil());
-            eprint!("\r\x1b[K{line}");
-        } else if line != self.last {
-            eprintln!("{line}");
-        }
-        let _ = io::stderr().flush();
-        self.last = line;
-    }
-
-    fn finish(&self) {
-        if self.live && !self.last.is_empty() {
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
-/// Writes everything into `out` and says where to look.
-pub(crate) fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
-    evenkeel_report::write_all(result, out).map_err(Failure::work)?;
-    eprintln!(
-        "The report with pictures: {}",
-        out.join("report.html").display()
-    );
-    Ok(())
-}
-
-/// The day in UTC: `2026-01-31`.
-fn today() -> String {
-    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    now.split('T').next().unwrap_or_default().to_owned()
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    crate::gateway::print(text)
-}
-
-/// The command as it was typed, with the program's name rather than its path.
-fn command_line() -> String {
-    std::iter::once("evenkeel".to_owned())
-        .chain(std::env::args().skip(1))
-        .collect::<Vec<_>>()
-        .join(" ")
+fn is_executable(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

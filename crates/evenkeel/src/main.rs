@@ -2,30 +2,23 @@
 //!
 //! This file reads the command line and hands over; each command has a file of its own.
 
-mod condition;
 mod config;
-mod engine;
-mod failure;
 mod flows;
 mod gateway;
 mod lab;
-mod lines;
 mod ping;
-mod report;
 mod run;
 mod trace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand};
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Framing, Rate};
-
-use crate::failure::Failure;
+use evenkeel_terminal::Failure;
 
 /// Keeps a busy Internet line responsive.
 #[derive(Debug, Parser)]
@@ -38,7 +31,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show on an emulated VDSL-100 line what evenkeel does to a loaded line
-    Demo(lab::Demo),
+    Demo(lab::Passed),
     /// Shape a device: queues go where they can be kept short
     Shape(Shape),
     /// Keep a line responsive that nothing is told about: find out what it carries, and follow it
@@ -54,10 +47,9 @@ enum Command {
     /// The hops to a host and their round trips
     Trace(trace::Trace),
     /// Experiments on emulated lines
-    #[command(subcommand)]
-    Lab(lab::Lab),
+    Lab(lab::Passed),
     /// Tables and pictures of a result or of ping logs again, without measuring
-    Report(report::Report),
+    Report(lab::Passed),
 }
 
 #[derive(Debug, Args)]
@@ -161,12 +153,12 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(why) => return Failure::usage(why).report(),
     };
-    let cli = match Cli::try_parse_from(args) {
+    let cli: Cli = match evenkeel_terminal::parse(args) {
         Ok(cli) => cli,
-        Err(e) => return usage(&e),
+        Err(code) => return code,
     };
     let result = match cli.command {
-        Command::Demo(args) => lab::demo(&args),
+        Command::Demo(args) => lab::become_lab("demo", args),
         Command::Shape(args) => gateway::shape(args),
         Command::Run(args) => run::run(args),
         Command::Clear(args) => gateway::clear(&args),
@@ -174,40 +166,11 @@ fn main() -> ExitCode {
         Command::Flows(args) => flows::flows(&args),
         Command::Ping(args) => ping::ping(&args),
         Command::Trace(args) => trace::trace(&args),
-        Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
-        Command::Lab(lab::Lab::List(args)) => lab::list(&args),
-        Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
-        Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
-        Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
-        Command::Report(args) => report::report(&args),
+        Command::Lab(args) => lab::become_lab("lab", args),
+        Command::Report(args) => lab::become_lab("report", args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
-}
-
-/// Help as clap gives it; an error as one line.
-fn usage(e: &clap::Error) -> ExitCode {
-    if matches!(
-        e.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        let _ = e.print();
-        return ExitCode::from(u8::from(e.use_stderr()) * 2);
-    }
-    let text = e.to_string();
-    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-    let mut line = lines
-        .next()
-        .unwrap_or_default()
-        .trim_start_matches("error: ")
-        .to_owned();
-    // Names of missing arguments, and clap's guess at what was meant, follow on lines of their own.
-    for more in lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more")) {
-        line = format!("{line} {}", more.trim_start_matches("tip: "));
-    }
-    Failure::usage(format_args!("{line} (evenkeel --help lists the commands)")).report()
 }

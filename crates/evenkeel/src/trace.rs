@@ -1,28 +1,22 @@
-//! `trace`: the hops to a host and their round trips; and which of them is the near hop.
+//! `trace`: the command line and the table of the hops to a host.
 //!
-//! Principles: one probe under way at a time, or one for each of the first hops, and no hop asked
-//! more often than once a second, so that no router has work with it; all probes of a run are one
-//! flow, so that load balancers do not split the path; a hop that leaves some unanswered is asked
-//! directly, at its own address; loss is claimed of the target only. Non-goals: all paths at once.
+//! Principles: the table is printed again after each round on a terminal; loss is claimed of the
+//! target only. Non-goals: asking the hops (`evenkeel_measure::hops`).
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use evenkeel_core::ping::Fate;
 use evenkeel_core::ping::route::{Hop, Route};
 use evenkeel_core::ping::spread::Spread;
-use evenkeel_core::ping::track::Event;
-use evenkeel_core::ping::{Fate, Outcome};
-use evenkeel_measure::ping::{Kind, PingError, Pinger};
-use evenkeel_sys::PacketOptions;
+use evenkeel_measure::hops::{ROUND, Tracer, rest};
+use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
-use crate::gateway::print;
 use crate::ping::{Names, Target, time};
 
 /// Arguments of `trace`.
@@ -48,133 +42,19 @@ pub(crate) struct Trace {
     json: bool,
 }
 
-/// From one round to the next: routers answer about once a second.
-const ROUND: Duration = Duration::from_secs(1);
-/// Bytes of the probes' payload.
-const SIZE: u32 = 32;
-/// A hop that never answered in so many rounds is left alone.
-const PATIENCE: u64 = 3;
-/// The near hop is not farther away than this.
-const NEAR_HOPS: u8 = 8;
-
-/// What asks the hops.
-struct Tracer<'a> {
-    route: Route,
-    pinger: Pinger,
-    direct: HashMap<IpAddr, Pinger>,
-    timeout: Duration,
-    max: u8,
-    cancel: &'a AtomicBool,
-}
-
-/// Sends a probe and waits for its fate. `None`: the caller wants to stop.
-fn ask(pinger: &mut Pinger, cancel: &AtomicBool) -> Result<Option<Outcome>, Failure> {
-    let work = |e| Failure::from(PingError::from(e));
-    let sent = pinger.send(SIZE).map_err(work)?;
-    loop {
-        while let Some(event) = pinger.poll() {
-            if let Event::Outcome(o) = event {
-                return match sent {
-                    Err(errno) if o.fate == Fate::Unsent => Err(pinger.unsent(SIZE, errno).into()),
-                    _ => Ok(Some(o)),
-                };
-            }
-        }
-        if cancel.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        pinger.wait(None).map_err(work)?;
-    }
-}
-
-impl Tracer<'_> {
-    /// Asks each hop once. `false`: the caller wants to stop.
-    fn round(&mut self) -> Result<bool, Failure> {
-        let mut ttl = 0;
-        while ttl < self.max && self.route.wants(ttl + 1) {
-            ttl += 1;
-            let hop = self.route.hops.get(usize::from(ttl) - 1);
-            if hop.is_some_and(|h| h.answered == 0 && h.sent >= PATIENCE) {
-                continue;
-            }
-            let work = |e| Failure::from(PingError::from(e));
-            self.pinger.set_hops(ttl).map_err(work)?;
-            let Some(o) = ask(&mut self.pinger, self.cancel)? else {
-                return Ok(false);
-            };
-            self.route.add(ttl, &o);
-        }
-        self.ask_directly()
-    }
-
-    /// Those that left a probe unanswered are asked at their own addresses.
-    fn ask_directly(&mut self) -> Result<bool, Failure> {
-        let reluctant: Vec<(u8, IpAddr)> = (1..)
-            .zip(&self.route.hops)
-            .filter(|(_, h)| h.is_reluctant() || h.direct_sent > 0)
-            .filter_map(|(ttl, h)| Some((ttl, *h.addresses.first()?)))
-            .collect();
-        for (ttl, address) in reluctant {
-            let pinger = match self.direct.entry(address) {
-                std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
-                std::collections::hash_map::Entry::Vacant(e) => {
-                    let Ok(pinger) = echo(address, self.timeout) else {
-                        continue;
-                    };
-                    e.insert(pinger)
-                }
-            };
-            match ask(pinger, self.cancel)? {
-                Some(o) => self.route.add_direct(ttl, &o),
-                None => return Ok(false),
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// ICMP echo to a hop's own address.
-fn echo(address: IpAddr, timeout: Duration) -> Result<Pinger, PingError> {
-    let to = SocketAddr::new(address, 0);
-    Pinger::open(
-        to,
-        Kind::Echo,
-        PacketOptions::default(),
-        timeout,
-        SIZE,
-        None,
-    )
-}
-
-/// Waits until `end`, or until the caller wants to stop.
-fn rest(end: Instant, cancel: &AtomicBool) {
-    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
-        std::thread::sleep(
-            Duration::from_millis(20).min(end.saturating_duration_since(Instant::now())),
-        );
-    }
-}
-
 /// `evenkeel trace`.
 pub(crate) fn trace(args: &Trace) -> Result<(), Failure> {
     let target = args.target.resolve()?;
     let (kind, _) = args.target.kind();
-    let cancel = crate::lab::cancelled_by_signals()?;
-    let mut tracer = Tracer {
-        route: Route::new(target.ip(), args.max_hops),
-        pinger: Pinger::open(
-            target,
-            kind,
-            args.target.options(Some(1)),
-            args.timeout,
-            SIZE,
-            None,
-        )?,
-        direct: HashMap::new(),
-        timeout: args.timeout,
-        max: args.max_hops,
-        cancel: &cancel,
-    };
+    let cancel = cancelled_by_signals()?;
+    let mut tracer = Tracer::open(
+        target,
+        kind,
+        args.target.options(Some(1)),
+        args.timeout,
+        args.max_hops,
+        &cancel,
+    )?;
     let names = Names::new(args.target.names);
     let host = args.target.host();
     let title = format!("{host} ({}), {}", target.ip(), args.target.kind_words());
@@ -189,11 +69,11 @@ pub(crate) fn trace(args: &Trace) -> Result<(), Failure> {
         let last = !going || !args.watch && rounds >= args.rounds;
         if !last && (live || args.watch && !args.json) {
             let text = table(&title, &tracer.route, &names);
-            let clear = if live { "\x1b[H\x1b[2J" } else { "" };
+            let clear = if live { CLEAR } else { "" };
             print(&format!("{clear}{text}\n"))?;
         }
         if last {
-            let clear = if live { "\x1b[H\x1b[2J" } else { "" };
+            let clear = if live { CLEAR } else { "" };
             let text = if args.json {
                 as_json(host, target.ip(), &tracer.route).to_string() + "\n"
             } else {
@@ -300,81 +180,4 @@ fn as_json(host: &str, address: IpAddr, route: &Route) -> Value {
         "target": host, "address": address, "reached": route.is_reached(), "hops": hops,
         "lost": lost.map(|l| l.0), "near": route.near().map(|n| json!({"ttl": n.0, "address": n.1})),
     })
-}
-
-/// The first hops on the way to `target`, each asked once, all at the same time.
-pub(crate) fn first_hops(
-    target: SocketAddr,
-    most: u8,
-    timeout: Duration,
-    cancel: &AtomicBool,
-) -> Result<Route, Failure> {
-    let work = |e| Failure::from(PingError::from(e));
-    let options = PacketOptions::default();
-    let mut pinger = Pinger::open(target, Kind::Echo, options, timeout, SIZE, None)?;
-    let mut asked = HashMap::new();
-    for ttl in 1..=most {
-        pinger.set_hops(ttl).map_err(work)?;
-        let sent = pinger.send(SIZE).map_err(work)?;
-        let seq = sent.map_err(|errno| pinger.unsent(SIZE, errno))?;
-        asked.insert(seq, ttl);
-    }
-    let mut answers = BTreeMap::new();
-    while answers.len() < asked.len() && !cancel.load(Ordering::Relaxed) {
-        pinger.wait(None).map_err(work)?;
-        while let Some(event) = pinger.poll() {
-            if let Event::Outcome(o) = event
-                && let Some(ttl) = asked.get(&o.seq)
-            {
-                answers.insert(*ttl, o);
-            }
-        }
-    }
-    let mut route = Route::new(target.ip(), most);
-    for (ttl, outcome) in &answers {
-        if route.wants(*ttl) {
-            route.add(*ttl, outcome);
-        }
-    }
-    Ok(route)
-}
-
-/// Distance and address of the first hop beyond the access line that answers to its own address.
-pub(crate) fn near(target: SocketAddr) -> Result<(u8, IpAddr), Failure> {
-    let timeout = Duration::from_secs(1);
-    let never = AtomicBool::new(false);
-    let pinger = Pinger::open(
-        target,
-        Kind::Echo,
-        PacketOptions::default(),
-        timeout,
-        SIZE,
-        None,
-    )?;
-    let mut tracer = Tracer {
-        route: Route::new(target.ip(), NEAR_HOPS),
-        pinger,
-        direct: HashMap::new(),
-        timeout,
-        max: NEAR_HOPS,
-        cancel: &never,
-    };
-    for _ in 0..2 {
-        let next = Instant::now() + ROUND;
-        tracer.round()?;
-        if let Some((ttl, address)) = tracer.route.near() {
-            let answers = ask(&mut echo(address, timeout)?, &never)?;
-            return match answers.map(|o| o.fate) {
-                Some(Fate::Reply) => Ok((ttl, address)),
-                _ => Err(Failure::work(format_args!(
-                    "{address}, the hop {ttl} away, does not answer when it is asked directly: use -i{ttl}"
-                ))),
-            };
-        }
-        rest(next, &never);
-    }
-    Err(Failure::work(format_args!(
-        "no hop beyond the access line answered on the way to {}: name one with -iTTL",
-        target.ip()
-    )))
 }

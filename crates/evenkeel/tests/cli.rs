@@ -1,24 +1,19 @@
-//! The program as a person meets it: bad input, interruption, kill, and what is left behind.
+//! The program as a person meets it: bad input, missing rights, what is left behind; and how it
+//! finds evenkeel-lab.
 //!
 //! Each test works in a network namespace of its own. Needs root; without it each says so and
 //! passes.
 
-use std::collections::BTreeSet;
-use std::os::unix::process::ExitStatusExt as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 mod common;
 
 use common::{in_namespace, root, seen};
 
 const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
-const VDSL100: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../experiments/vdsl100.toml"
-);
-
 /// Exit code, stdout, stderr.
 fn evenkeel(dir: &Path, args: &str) -> (i32, String, String) {
     let mut command = Command::new(EVENKEEL);
@@ -73,12 +68,6 @@ fn bad_input_is_one_line_and_changes_nothing() {
             ("clear nope", 1, "nope: no such device"),
             ("status nope", 1, "nope: no such device"),
             ("frobnicate", 2, "frobnicate"),
-            ("lab run /does/not/exist.toml", 1, "/does/not/exist.toml"),
-            (&format!("lab run {VDSL100} --loads up9"), 2, "up9"),
-            (&format!("lab run {VDSL100} --conditions magic"), 2, "magic"),
-            (&format!("lab run {VDSL100} --repeat 0"), 2, "0"),
-            ("report /does/not/exist.json", 1, "/does/not/exist.json"),
-            ("report /dev/null --out /dev/null/x", 1, "not a result file"),
         ] {
             let (got, out, err) = evenkeel(dir, args);
             assert_eq!(got, code, "{args}: {err}");
@@ -92,44 +81,6 @@ fn bad_input_is_one_line_and_changes_nothing() {
             assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "{args}");
         }
     });
-}
-
-/// A report is made again from its own `result.json`; it needs no rights.
-#[test]
-fn a_report_again() {
-    let tmp = tempfile::tempdir().unwrap();
-    let file = tmp.path().join("result.json");
-    let text = r#"{"version": 1, "experiment": "vdsl100", "engine": "native", "line": {
-        "down": "100mbit", "up": "40mbit", "framing": "ptm:22", "rtt_ms": 9.2,
-        "down_buffer_ms": 30.0, "up_buffer_ms": 160.0}, "runs": [], "factors": []}"#;
-    std::fs::write(&file, text).unwrap();
-    let out = tmp.path().join("again");
-    let args = format!("report {} --out {}", file.display(), out.display());
-    let (code, table, err) = evenkeel(tmp.path(), &args);
-    assert_eq!(code, 0, "{err}");
-    assert!(table.contains("No run counts."), "{table}");
-    for name in ["result.json", "report.md", "report.html"] {
-        assert!(out.join(name).exists(), "{name}");
-    }
-}
-
-#[test]
-fn the_list_says_what_each_condition_was_told() {
-    let directory = Path::new(VDSL100).parent().unwrap();
-    let args = format!("lab list {}", directory.display());
-    let (code, text, err) = evenkeel(directory, &args);
-    assert_eq!((code, err.as_str()), (0, ""));
-    for says in [
-        "adsl2.toml: ADSL2+",
-        "line        21181/1171 kbit/s, framing atm:40, 55 ms",
-        "loads       rrul, down1, up1",
-        "conditions  none               told nothing",
-        "sqm-95-atm44       20181/1112 kbit/s, atm:44",
-        "ms, it changes",
-    ] {
-        assert!(text.contains(says), "{says}\n{text}");
-    }
-    assert!(!text.contains("there is none of that name"), "{text}");
 }
 
 #[test]
@@ -235,78 +186,56 @@ fn shape_status_clear() {
     });
 }
 
-/// Processes whose parent is this test's own, by command line.
-fn labs_alive() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(line) = std::fs::read_to_string(entry.path().join("cmdline")) else {
-            continue;
-        };
-        if line.contains("evenkeel\0lab\0run") && line.contains("interrupt-me") {
-            found.insert(line.replace('\0', " "));
-        }
-    }
-    found
+/// Puts an `evenkeel-lab` into `dir` that prints its name and what it was told.
+fn put_lab(dir: &Path, name: &str) {
+    let file = dir.join("evenkeel-lab");
+    fs::write(&file, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Ctrl-C at any point of a lab ends it within seconds, with 130, and nothing is left.
+/// `lab`, `demo` and `report` are those of the evenkeel-lab beside the program, or else of the
+/// one in PATH, with its exit code; without one, one line says what to install.
 #[test]
-fn a_lab_can_be_interrupted_at_any_point() {
-    if !root("a_lab_can_be_interrupted_at_any_point") {
-        return;
-    }
+fn lab_demo_and_report_are_another_program() {
     let tmp = tempfile::tempdir().unwrap();
-    let out = tmp.path().join("interrupt-me");
-    for after in [5, 60, 150, 300, 700, 1500, 4000, 6000] {
-        // A shell may have started the tests in the background, which ignores it.
-        let mut lab = Command::new("env")
-            .args([
-                "--default-signal=INT",
-                EVENKEEL,
-                "lab",
-                "run",
-                VDSL100,
-                "--quick",
-                "--loads",
-                "rrul",
-                "--conditions",
-                "evenkeel",
-                "--out",
-            ])
-            .arg(&out)
-            .env("TMPDIR", tmp.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(after));
-        let pid = nix::unistd::Pid::from_raw(lab.id().cast_signed());
-        nix::sys::signal::kill(pid, nix::sys::signal::SIGINT).unwrap();
-        let asked = Instant::now();
-        let status = loop {
-            if let Some(status) = lab.try_wait().unwrap() {
-                break status;
-            }
-            assert!(
-                asked.elapsed() < Duration::from_secs(20),
-                "still there 20 s after Ctrl-C at {after} ms"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        // Before the program has put its hand on the signal, the shell's own answer is as good.
-        assert!(
-            status.code() == Some(130) || status.signal() == Some(2),
-            "after {after} ms: {status:?}"
-        );
-        assert_eq!(labs_alive(), BTreeSet::new(), "after {after} ms");
-        let left: Vec<_> = std::fs::read_dir(tmp.path())
-            .unwrap()
-            .flatten()
-            .map(|e| e.file_name())
-            .collect();
-        assert!(
-            left.iter().all(|n| n == "interrupt-me") || status.signal().is_some(),
-            "after {after} ms: {left:?}"
+    let [here, there] = ["here", "there"].map(|d| tmp.path().join(d));
+    for dir in [&here, &there] {
+        fs::create_dir(dir).unwrap();
+    }
+    let program = here.join("evenkeel");
+    fs::copy(EVENKEEL, &program).unwrap();
+    let run = |args: &str| {
+        let path = format!("relative:/nowhere:{}:/usr/bin:/bin", there.display());
+        let mut command = Command::new(&program);
+        command.args(args.split(' ')).env("PATH", path);
+        let out = command.output().unwrap();
+        let text = |b: Vec<u8>| String::from_utf8(b).unwrap().trim_end().to_owned();
+        (out.status.code(), text(out.stdout), text(out.stderr))
+    };
+    let (code, out, err) = run("lab list");
+    assert_eq!(
+        (code, out.as_str(), err.lines().count()),
+        (Some(4), "", 1),
+        "{err}"
+    );
+    assert!(
+        err.starts_with("evenkeel: evenkeel-lab is not installed"),
+        "{err}"
+    );
+    put_lab(&there, "in-path");
+    let args = "lab run x.toml --quick --help -- -x";
+    assert_eq!(
+        run(args),
+        (Some(7), format!("in-path {args}"), String::new())
+    );
+    put_lab(&here, "beside");
+    for args in ["demo", "demo --out DIR", "report -h", "lab --version"] {
+        assert_eq!(
+            run(args),
+            (Some(7), format!("beside {args}"), String::new())
         );
     }
+    // A file that cannot be run is none.
+    fs::set_permissions(here.join("evenkeel-lab"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(run("demo").1, "in-path demo");
 }

@@ -386,7 +386,15 @@ fn a_full_disk_is_told_and_measuring_goes_on() {
 
 #[test]
 fn logs_are_read_again_and_compared() {
-    if !root("logs_are_read_again_and_compared") {
+    const TEST: &str = "logs_are_read_again_and_compared";
+    if !root(TEST) {
+        return;
+    }
+    if !std::path::Path::new(EVENKEEL)
+        .with_file_name("evenkeel-lab")
+        .exists()
+    {
+        println!("SKIP {TEST}: needs evenkeel-lab (cargo build -p evenkeel-lab)");
         return;
     }
     let ns = loopback();

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use evenkeel_core::exit::{Exit, Exits};
 use evenkeel_core::plan::PlanError;
 
 /// A failed operation on a device or the kernel.
@@ -126,14 +127,15 @@ impl Error {
             denied: e.kind() == io::ErrorKind::PermissionDenied,
         }
     }
+}
 
-    /// 1 the work failed, 2 bad usage, 3 not permitted, 4 the kernel lacks what is needed.
-    pub fn exit_code(&self) -> u8 {
+impl Exits for Error {
+    fn exit(&self) -> Exit {
         match self {
-            Error::NotPermitted { .. } | Error::File { denied: true, .. } => 3,
-            Error::Plan(PlanError::Lacks { .. }) => 4,
-            Error::Unfit { .. } | Error::Rule { .. } => 2,
-            _ => 1,
+            Error::NotPermitted { .. } | Error::File { denied: true, .. } => Exit::NotPermitted,
+            Error::Plan(PlanError::Lacks { .. }) => Exit::Lacking,
+            Error::Unfit { .. } | Error::Rule { .. } => Exit::Usage,
+            _ => Exit::Failed,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use evenkeel_core::Summary;
+use evenkeel_core::exit::{Exit, Exits as _};
 use evenkeel_core::result::{Instrument, LineFacts, Run, Series};
 use evenkeel_measure::PROBE_PORT;
 use evenkeel_measure::echo::Echo;
@@ -95,7 +96,7 @@ pub(crate) fn run(
         let applied = hosts.gateway.run(|| s.apply(&site))?;
         applied.map_err(|e| {
             let ours = e.downcast_ref::<evenkeel_kernel::Error>();
-            if e.is::<Lacks>() || ours.is_some_and(|e| e.exit_code() == 4) {
+            if e.is::<Lacks>() || ours.is_some_and(|e| e.exit() == Exit::Lacking) {
                 let condition = cell.condition.clone();
                 let why = e.to_string();
                 return LabError::Lacking { condition, why };

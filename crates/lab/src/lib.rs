@@ -7,6 +7,7 @@
 //! nothing of this machine is touched and nothing is left behind; a spoilt run is void, never
 //! published. Non-goals: the conditions themselves (the caller brings a [`Shaper`] for each).
 
+pub mod conditions;
 pub mod emulator;
 pub mod experiment;
 pub mod guest;
@@ -22,6 +23,7 @@ mod run;
 
 use std::path::PathBuf;
 
+use evenkeel_core::exit::{Exit, Exits};
 use evenkeel_core::result::{ConditionFacts, LineFacts};
 
 pub use cell::{Cell, Site};
@@ -143,6 +145,18 @@ pub enum LabError {
     /// The caller asked to stop.
     #[error("stopped")]
     Cancelled,
+}
+
+impl Exits for LabError {
+    fn exit(&self) -> Exit {
+        match self {
+            LabError::Cancelled => Exit::Interrupted,
+            e if e.is_permission() => Exit::NotPermitted,
+            LabError::Tool { .. } | LabError::Lacking { .. } => Exit::Lacking,
+            LabError::Experiment { .. } | LabError::Unknown { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
 }
 
 impl LabError {

@@ -6,6 +6,7 @@
 
 pub mod call;
 pub mod echo;
+pub mod hops;
 pub mod load;
 pub mod packet;
 pub mod ping;

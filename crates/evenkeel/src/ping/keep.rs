@@ -1,17 +1,19 @@
 //! Where the probes of a run are kept: the log, and what the report is made from.
 //!
 //! Principles: files are opened before the first probe; a disk that fills up is told once and
-//! the measuring goes on; the report at the end is what `evenkeel report` makes of the log.
+//! the measuring goes on; the report at the end is what `evenkeel report` makes of the log, by
+//! evenkeel-lab.
 //! Non-goals: the form of the log (`evenkeel_core::ping::log`).
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Read as _, Seek as _, Write as _};
+use std::io::{BufWriter, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use evenkeel_core::ping::Outcome;
-use evenkeel_core::ping::log::{Log, header, line};
+use evenkeel_core::ping::log::{header, line};
+use evenkeel_terminal::Failure;
 
-use crate::failure::Failure;
+use crate::lab;
 
 /// A file that probes are written to.
 #[derive(Debug)]
@@ -53,6 +55,8 @@ impl Keep {
             Ok::<_, Failure>(())
         };
         if let Some(out) = out {
+            // Who draws it is known now as well.
+            lab::find()?;
             if is_directory(out) {
                 fs::create_dir_all(out)
                     .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
@@ -102,21 +106,16 @@ impl Keep {
         }
     }
 
-    /// Makes the report, if one was asked for. A log that is not whole is a failure.
+    /// Has the report made, if one was asked for. A log that is not whole is a failure.
     pub(crate) fn finish(mut self, title: &str) -> Result<(), Failure> {
         self.flush();
         if let Some(out) = &self.out
             && let Some(sink) = self.sinks.first_mut()
         {
-            let mut text = String::new();
-            let file = sink.file.get_mut();
-            file.rewind()
-                .and_then(|()| file.read_to_string(&mut text))
-                .map_err(|e| Failure::work(format_args!("read {}: {e}", sink.name)))?;
-            let log: Log = text
-                .parse()
-                .map_err(|e| Failure::work(format_args!("{}: {e}", sink.name)))?;
-            write_report(&[(title.to_owned(), log)], out)?;
+            let again = |e| Failure::work(format_args!("read {}: {e}", sink.name));
+            let mut log = sink.file.get_ref().try_clone().map_err(again)?;
+            log.rewind().map_err(again)?;
+            lab::report_ping(log, title, out)?;
         }
         match self.sinks.iter().find(|s| s.failed) {
             None => Ok(()),
@@ -141,21 +140,9 @@ impl Sink {
 }
 
 /// Whether an `--out` means a directory: what has none of the known suffixes.
-pub(crate) fn is_directory(out: &Path) -> bool {
+fn is_directory(out: &Path) -> bool {
     !matches!(
         out.extension().and_then(|e| e.to_str()),
         Some("html" | "png" | "json")
     )
-}
-
-/// Page, pictures or figures of logs, by the suffix of `out`; all of them into a directory.
-pub(crate) fn write_report(logs: &[(String, Log)], out: &Path) -> Result<(), Failure> {
-    let written = evenkeel_report::ping::write(logs, out).map_err(Failure::work)?;
-    for path in written
-        .iter()
-        .filter(|p| p.extension().is_some_and(|e| e == "html" || e == "png"))
-    {
-        eprintln!("Written: {}", path.display());
-    }
-    Ok(())
 }

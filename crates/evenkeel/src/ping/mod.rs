@@ -24,9 +24,10 @@ use evenkeel_core::ping::sizes::Sizes;
 use evenkeel_core::ping::tally::{Recent, Tally};
 use evenkeel_core::ping::track::{Event, MEMORY};
 use evenkeel_kernel::StateDir;
+use evenkeel_measure::hops::{self, NearHop};
 use evenkeel_measure::ping::{Kind, Request, Session};
+use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
-use crate::failure::Failure;
 use graph::Graph;
 use keep::Keep;
 pub(crate) use target::{Names, Target, time};
@@ -141,7 +142,7 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
     }
     let mut near = String::new();
     if args.near {
-        let (ttl, address) = crate::trace::near(target)?;
+        let NearHop { ttl, address, .. } = near_hop(target)?;
         near = format!(", the hop {ttl} away on the way to {}", args.target.host());
         target = SocketAddr::new(address, 0);
     }
@@ -172,7 +173,7 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
         ("timeout_us", args.timeout.as_micros().to_string()),
     ];
     let keep = Keep::open(args.log.as_deref(), args.out.as_deref(), &about)?;
-    let cancel = crate::lab::cancelled_by_signals()?;
+    let cancel = cancelled_by_signals()?;
     // Evenkeel's programs on this machine's lines see answers before our own ingress queue does.
     let programs = evenkeel_kernel::all_maps(&StateDir::new(&args.state.state_dir));
     let session = Session::start(request, Some(Box::new(programs)))?;
@@ -208,10 +209,10 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
     let took = began.elapsed();
     let Screen { tally, keep, .. } = screen.end()?;
     if args.json {
-        crate::gateway::print(&(show::json(&tally, &about, took).to_string() + "\n"))?;
+        print(&(show::json(&tally, &about, took).to_string() + "\n"))?;
     } else {
         let text = show::statistics(&tally, &title, took, headers, sizes.is_sweep());
-        crate::gateway::print(&text)?;
+        print(&text)?;
     }
     keep.finish(&title)?;
     if tally.answered() == 0 {
@@ -219,6 +220,20 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
         return Err(Failure::work(format_args!("{host}: no probe was answered")));
     }
     Ok(())
+}
+
+/// The first hop beyond the access line, which must answer.
+fn near_hop(target: SocketAddr) -> Result<NearHop, Failure> {
+    let target_ip = target.ip();
+    match hops::near(target)? {
+        Some(hop) if hop.answers => Ok(hop),
+        Some(NearHop { ttl, address, .. }) => Err(Failure::work(format_args!(
+            "{address}, the hop {ttl} away, does not answer when it is asked directly: use -i{ttl}"
+        ))),
+        None => Err(Failure::work(format_args!(
+            "no hop beyond the access line answered on the way to {target_ip}: name one with -iTTL"
+        ))),
+    }
 }
 
 /// What is about to be done, in one line.

@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use evenkeel_measure::ping::{Kind, PingError};
+use evenkeel_measure::ping::Kind;
 use evenkeel_sys::PacketOptions;
-
-use crate::failure::Failure;
+use evenkeel_terminal::Failure;
 
 /// What `ping` and `trace` share.
 #[derive(Debug, Args)]
@@ -58,16 +57,6 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         return Err("it must be from 1ms to 1h".into());
     }
     Ok(time)
-}
-
-impl From<PingError> for Failure {
-    fn from(e: PingError) -> Self {
-        match &e {
-            PingError::NotPermitted { .. } => Failure::not_permitted(e),
-            PingError::Impossible(_) => Failure::usage(e),
-            _ => Failure::work(e),
-        }
-    }
 }
 
 impl Target {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
+use evenkeel_core::exit::Exits as _;
 use evenkeel_core::plan::{Choice, EGRESS, Feature};
 use evenkeel_core::tc::{Bpf, FilterKind, Handle, Op};
 use evenkeel_datapath::Programs;
@@ -293,7 +294,7 @@ fn refused_whole() {
             ..request.clone()
         };
         let before = w.seen();
-        let code = |e: &Error| e.exit_code();
+        let code = |e: &Error| e.exit() as u8;
         let refuse = |r| shape(&w.dir, &r).unwrap_err();
         assert_eq!(code(&refuse(named("nope"))), 1);
         assert_eq!(code(&refuse(named("lo"))), 2);

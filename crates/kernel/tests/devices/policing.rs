@@ -2,6 +2,7 @@
 
 use std::net::UdpSocket;
 
+use evenkeel_core::exit::{Exit, Exits as _};
 use evenkeel_core::plan::{Feature, Ingress};
 use evenkeel_kernel::{Health, Request, Status, status};
 
@@ -94,7 +95,7 @@ fn without_ifb_arrivals_are_policed() {
             ..auto
         };
         let e = evenkeel_kernel::shape_with(&caps, &w.dir, &ifb).unwrap_err();
-        assert_eq!(e.exit_code(), 4, "{e}");
+        assert_eq!(e.exit(), Exit::Lacking, "{e}");
         w.clear();
     });
 }

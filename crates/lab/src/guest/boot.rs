@@ -74,7 +74,7 @@ impl Lab {
         put(EXPERIMENT, experiment.as_bytes())?;
         // Copies: what is on the disk may be built anew while a long experiment runs.
         copy(&kernel, &dir.join("linux"))?;
-        copy(Path::new("/proc/self/exe"), &dir.join("evenkeel"))?;
+        copy(Path::new("/proc/self/exe"), &dir.join("evenkeel-lab"))?;
         Ok(Lab {
             engine,
             scratch,
@@ -113,7 +113,7 @@ impl Lab {
         let dir = self.scratch.path().join(format!("guest{n}"));
         let failed = |e| GuestError::host(format!("make {}", dir.display()), e);
         fs::create_dir(&dir).map_err(failed)?;
-        for name in ["init", "linux", "xstate.so", "evenkeel", EXPERIMENT] {
+        for name in ["init", "linux", "xstate.so", "evenkeel-lab", EXPERIMENT] {
             fs::hard_link(self.scratch.path().join(name), dir.join(name)).map_err(failed)?;
         }
         Ok(dir)

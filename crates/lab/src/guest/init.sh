@@ -48,5 +48,5 @@ fi
 ip link set lo up
 
 cd /run/exchange || exit
-./evenkeel lab inside /run/exchange </dev/null >/run/exchange/output 2>/run/exchange/errors
+./evenkeel-lab lab inside /run/exchange </dev/null >/run/exchange/output 2>/run/exchange/errors
 echo $? >/run/exchange/status

@@ -17,6 +17,7 @@ mod watch;
 
 use std::path::PathBuf;
 
+use evenkeel_core::exit::{Exit, Exits};
 use serde::{Deserialize, Serialize};
 
 pub use boot::Lab;
@@ -114,6 +115,18 @@ pub enum GuestError {
     /// The caller asked to stop.
     #[error("stopped")]
     Cancelled,
+}
+
+impl Exits for GuestError {
+    fn exit(&self) -> Exit {
+        match self {
+            GuestError::Cancelled => Exit::Interrupted,
+            GuestError::Missing { .. } | GuestError::Inside { code: 4, .. } => Exit::Lacking,
+            GuestError::Inside { code: 2, .. } => Exit::Usage,
+            GuestError::Inside { code: 3, .. } => Exit::NotPermitted,
+            _ => Exit::Failed,
+        }
+    }
 }
 
 impl GuestError {

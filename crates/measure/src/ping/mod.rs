@@ -15,6 +15,7 @@ mod tcp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_core::exit::{Exit, Exits};
 use evenkeel_core::ping::Clocks;
 use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::{Event, Tracker};
@@ -72,6 +73,16 @@ pub enum PingError {
     /// Something else was refused.
     #[error(transparent)]
     Sys(Error),
+}
+
+impl Exits for PingError {
+    fn exit(&self) -> Exit {
+        match self {
+            PingError::NotPermitted { .. } => Exit::NotPermitted,
+            PingError::Impossible(_) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
 }
 
 impl From<Error> for PingError {

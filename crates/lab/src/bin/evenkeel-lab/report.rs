@@ -3,12 +3,11 @@
 //! Principle: everything comes from the files: one result of the lab, or any number of ping logs
 //! to be compared. Non-goal: several results at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-
-use crate::failure::Failure;
-use crate::ping::keep::write_report;
+use evenkeel_core::ping::log::Log;
+use evenkeel_terminal::{Failure, print};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
@@ -22,6 +21,9 @@ pub(crate) struct Report {
     /// Print the statistics of ping logs as JSON
     #[arg(long)]
     json: bool,
+    /// What `ping` calls its log, which is printed by itself
+    #[arg(long, value_name = "TITLE", hide = true, requires = "out")]
+    ping_title: Option<String>,
 }
 
 /// `evenkeel report`.
@@ -30,7 +32,9 @@ pub(crate) fn report(args: &Report) -> Result<(), Failure> {
     for file in &args.files {
         if let Some(log) = evenkeel_report::ping::read(file).map_err(Failure::work)? {
             let stem = file.file_stem().unwrap_or(file.as_os_str());
-            logs.push((stem.to_string_lossy().into_owned(), log));
+            let name = args.ping_title.clone();
+            let name = name.unwrap_or_else(|| stem.to_string_lossy().into_owned());
+            logs.push((name, log));
         } else if args.files.len() > 1 {
             return Err(Failure::usage(format_args!(
                 "{} is no log of evenkeel ping: only those can be compared",
@@ -40,19 +44,33 @@ pub(crate) fn report(args: &Report) -> Result<(), Failure> {
     }
     if logs.is_empty() {
         let result = evenkeel_report::read(&args.files[0]).map_err(Failure::work)?;
-        crate::gateway::print(&evenkeel_report::table(&result))?;
+        print(&evenkeel_report::table(&result))?;
         return match &args.out {
             Some(out) => crate::lab::write(&result, out),
             None => Ok(()),
         };
     }
-    crate::gateway::print(&if args.json {
-        evenkeel_report::ping::json(&logs)
-    } else {
-        evenkeel_report::ping::table(&logs)
-    })?;
+    if args.ping_title.is_none() {
+        print(&if args.json {
+            evenkeel_report::ping::json(&logs)
+        } else {
+            evenkeel_report::ping::table(&logs)
+        })?;
+    }
     match &args.out {
-        Some(out) => write_report(&logs, out),
+        Some(out) => write_ping(&logs, out),
         None => Ok(()),
     }
+}
+
+/// Page, pictures or figures of logs, by the suffix of `out`; all of them into a directory.
+fn write_ping(logs: &[(String, Log)], out: &Path) -> Result<(), Failure> {
+    let written = evenkeel_report::ping::write(logs, out).map_err(Failure::work)?;
+    for path in written
+        .iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "html" || e == "png"))
+    {
+        eprintln!("Written: {}", path.display());
+    }
+    Ok(())
 }

@@ -26,7 +26,7 @@ const LITTLE_RATE: f64 = 64_000.0;
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum News {
+pub enum News {
     /// It is there.
     Queue {
         /// So long, ms.
@@ -56,7 +56,7 @@ impl fmt::Display for News {
 
 /// Watches for it.
 #[derive(Debug, Default)]
-pub(crate) struct Others {
+pub(crate) struct CrossTraffic {
     /// Base round trip without it, and from which rise on a delay was a queue then, ms: the
     /// controller soon takes it for the line's noise.
     calm: Option<(f64, f64)>,
@@ -67,7 +67,7 @@ pub(crate) struct Others {
     told: bool,
 }
 
-impl Others {
+impl CrossTraffic {
     /// What `view` says now, twice a second or so.
     pub(crate) fn look(&mut self, view: &View, now: Duration) -> Option<News> {
         let used = |way: &WayView| {
@@ -92,7 +92,7 @@ impl Others {
                 return Some(News::Queue { queue_ms, used });
             }
             if now.saturating_sub(since) >= FORGET {
-                *self = Others::default();
+                *self = CrossTraffic::default();
             }
         } else if !self.told {
             self.since = None;
@@ -100,7 +100,7 @@ impl Others {
                 self.calm = Some((base, view.rise_ms));
             }
         } else if now.saturating_sub(self.last) >= GONE {
-            *self = Others::default();
+            *self = CrossTraffic::default();
             return Some(News::Gone);
         }
         None
@@ -136,10 +136,10 @@ mod tests {
 
     /// Looks each half second; what was told when.
     fn told(looks: impl IntoIterator<Item = View>) -> Vec<(usize, String)> {
-        let mut others = Others::default();
+        let mut cross = CrossTraffic::default();
         let told = (0..).zip(looks).filter_map(|(i, view)| {
             let now = Duration::from_millis(500) * i as u32;
-            Some((i, others.look(&view, now)?.to_string()))
+            Some((i, cross.look(&view, now)?.to_string()))
         });
         told.collect()
     }

@@ -5,27 +5,25 @@
 //! kernel, so that our own queue is not taken for the line's; where nothing answers, round trips of
 //! connections that pass are as good. Non-goals: deciding anything (`evenkeel_core::control`).
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::{
-    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Reason, Settings, Trip, View,
+    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Settings, Trip,
 };
 use evenkeel_core::ping::Outcome;
-use evenkeel_core::ping::track::Event;
-use evenkeel_core::plan::Target;
-use evenkeel_core::{Framing, PerDirection, Rate};
+use evenkeel_core::ping::track::Event as Probe;
+use evenkeel_core::{Framing, PerDirection};
 use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
-use super::near::{Found, Host, Near, Origin, SIZE, find, is_answer};
-use super::others::News;
-use crate::failure::Failure;
+use crate::error::Error;
+use crate::event::{Event, Observer, Snapshot};
+use crate::reflector::{Found, Host, Origin, Reflector, SIZE, find, is_answer};
 
-/// So often the near hop is looked for again while nothing answers.
+/// So often the reflector is looked for again while nothing answers.
 const SEEK: Duration = Duration::from_secs(10);
 /// Milliseconds of a day.
 const DAY: f64 = 86_400_000.0;
@@ -35,55 +33,17 @@ const NAP: Duration = Duration::from_millis(200);
 /// From one look at the model to the next; windows' leases are renewed as often.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Something to tell people.
-pub(crate) enum Told {
-    /// What is probed and why, and whether it stamps.
-    Near {
-        address: IpAddr,
-        origin: Origin,
-        stamps: bool,
-    },
-    /// Nothing answers; whether connections that pass are watched instead.
-    NoNear {
-        watched: bool,
-    },
-    /// Rates changed.
-    Shaped {
-        targets: PerDirection<Option<Target>>,
-        why: Reason,
-    },
-    /// Worth knowing.
-    Noticed(Notice),
-    /// Load on the line that is not ours.
-    Others(News),
-    /// The device has gone, or is there again.
-    Gone,
-    Back,
-    /// Something to mind.
-    Warning(String),
-}
-
-/// What there is to see from time to time.
-pub(crate) struct Look {
-    /// The model.
-    pub(crate) view: View,
-    /// Rate that is in force towards us, if that direction is shaped.
-    pub(crate) down: Option<Rate>,
-    /// From us.
-    pub(crate) up: Option<Rate>,
-}
-
 /// A device that follows its line.
-pub(crate) struct Daemon {
+pub struct Daemon {
     device: String,
     live: Live,
     controller: Controller,
     /// What is to be probed; none: what is found.
     targets: Vec<Host>,
-    near: Option<Near>,
+    reflector: Option<Reflector>,
     pace: Duration,
     framing: Framing,
-    /// When the near hop was looked for.
+    /// When the reflector was looked for.
     sought: Duration,
     /// The latest search found nothing that answers.
     silent: bool,
@@ -94,18 +54,18 @@ impl Daemon {
     /// Sets up shaping on the device of `request`; its rates are guesses, and
     /// [`evenkeel_core::Line::OPEN`] is none. `targets`
     /// are probed rather than what is found; none: what is found.
-    pub(crate) fn start(
+    pub fn start(
         dir: &StateDir,
         request: &Request,
         bounds: PerDirection<Bounds>,
         targets: Vec<Host>,
-        tell: &mut dyn FnMut(Told),
-    ) -> Result<Self, Failure> {
+        observer: &mut dyn Observer,
+    ) -> Result<Self, Error> {
         let (live, warnings) = Live::start(dir, request)?;
         // Loading programs takes 20 MB for what the kernel tells of its types.
         memory::trim();
         for w in warnings {
-            tell(Told::Warning(w));
+            observer.event(Event::Warning(w));
         }
         let framing = live.framing();
         let settings = Settings::new(bounds, framing, live.frame().1);
@@ -114,7 +74,7 @@ impl Daemon {
             live,
             controller: Controller::new(settings, clock::monotonic()),
             targets,
-            near: None,
+            reflector: None,
             pace: NAP,
             framing,
             sought: Duration::ZERO,
@@ -124,25 +84,20 @@ impl Daemon {
     }
 
     /// Now.
-    pub(crate) fn look(&self) -> Look {
+    pub fn snapshot(&self) -> Snapshot {
         let PerDirection { up, down } = self.live.shaped();
-        Look {
+        Snapshot {
             view: self.controller.view(clock::monotonic()),
             down,
             up,
         }
     }
 
-    /// Follows the line until `stop`; `show` gets a look each half second.
-    pub(crate) fn follow(
-        &mut self,
-        stop: &AtomicBool,
-        tell: &mut dyn FnMut(Told),
-        show: &mut dyn FnMut(&Look),
-    ) -> Result<(), Failure> {
+    /// Follows the line until `stop`; `observer` gets a snapshot each half second.
+    pub fn follow(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<(), Error> {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let followed = self.follow_in(scope, &over, stop, tell, show);
+            let followed = self.follow_in(scope, &over, stop, observer);
             // Whatever is still looked for.
             over.store(true, Ordering::Relaxed);
             followed
@@ -154,10 +109,9 @@ impl Daemon {
         scope: &'s Scope<'s, '_>,
         over: &'s AtomicBool,
         stop: &AtomicBool,
-        tell: &mut dyn FnMut(Told),
-        show: &mut dyn FnMut(&Look),
-    ) -> Result<(), Failure> {
-        self.act(tell)?;
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.act(observer)?;
         let mut search = Some(self.seek(scope, over));
         let mut next_probe = clock::monotonic();
         let mut next_look = next_probe;
@@ -165,60 +119,60 @@ impl Daemon {
             let now = clock::monotonic();
             if now >= next_probe {
                 self.count()?;
-                if let Some(near) = &mut self.near
-                    && near.is_due(now)
+                if let Some(reflector) = &mut self.reflector
+                    && reflector.is_due(now)
                 {
-                    if near.origin != Origin::Public {
+                    if reflector.origin != Origin::Public {
                         self.controller.probed(now);
                     }
                     // What the kernel refuses to send is its answer's fate.
-                    let _ = near.pinger.send(SIZE).map_err(Failure::work)?;
+                    let _ = reflector.pinger.send(SIZE)?;
                 }
                 self.watch(now)?;
                 next_probe = now + self.pace;
             }
             match search.as_ref().map(Receiver::try_recv) {
                 Some(Ok(found)) => {
-                    self.found(found?, tell);
+                    self.found(found?, observer);
                     search = None;
                 }
                 Some(Err(TryRecvError::Disconnected)) => search = None,
                 Some(Err(TryRecvError::Empty)) | None => {}
             }
             if now >= next_look {
-                self.tend(show)?;
+                self.tend(observer)?;
                 next_look = now + LOOK;
-                let lost = self.near.is_none() || self.deaf;
+                let lost = self.reflector.is_none() || self.deaf;
                 if lost && search.is_none() && now.saturating_sub(self.sought) > SEEK {
                     search = Some(self.seek(scope, over));
                 }
             }
             let pace = self.pace;
-            self.act(tell)?;
+            self.act(observer)?;
             if self.pace < pace {
                 next_probe = next_probe.min(now + self.pace);
             }
             let until = next_probe.min(next_look).min(now + NAP);
             self.hear(until)?;
-            self.act(tell)?;
+            self.act(observer)?;
         }
         Ok(())
     }
 
     /// Whether the device has gone.
-    pub(crate) fn has_gone(&mut self) -> bool {
+    pub fn has_gone(&mut self) -> bool {
         self.live.has_gone()
     }
 
     /// Takes everything back.
-    pub(crate) fn stop(self) -> Result<(), Failure> {
+    pub fn stop(self) -> Result<(), Error> {
         Ok(self.live.stop()?)
     }
 
     /// What has to be done at each look.
-    fn tend(&mut self, show: &mut dyn FnMut(&Look)) -> Result<(), Failure> {
+    fn tend(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         self.live.tend(clock::monotonic())?;
-        show(&self.look());
+        observer.snapshot(&self.snapshot());
         Ok(())
     }
 
@@ -227,7 +181,7 @@ impl Daemon {
         &self,
         scope: &'s Scope<'s, '_>,
         over: &'s AtomicBool,
-    ) -> Receiver<Result<Option<Found>, Failure>> {
+    ) -> Receiver<Result<Option<Found>, Error>> {
         let (finds, found) = mpsc::channel();
         let (device, targets) = (self.device.clone(), self.targets.clone());
         scope.spawn(move || finds.send(find(&device, &targets, over)));
@@ -235,28 +189,28 @@ impl Daemon {
     }
 
     /// What was found, if anything.
-    fn found(&mut self, found: Option<Found>, tell: &mut dyn FnMut(Told)) {
-        self.near = found.and_then(|found| Near::open(&self.device, found));
+    fn found(&mut self, found: Option<Found>, observer: &mut dyn Observer) {
+        self.reflector = found.and_then(|found| Reflector::open(&self.device, found));
         self.sought = clock::monotonic();
-        match &self.near {
-            Some(near) => tell(Told::Near {
-                address: near.address,
-                origin: near.origin,
-                stamps: near.stamps,
+        match &self.reflector {
+            Some(reflector) => observer.event(Event::Reflector {
+                address: reflector.address,
+                origin: reflector.origin,
+                stamps: reflector.stamps,
             }),
             // Said once, not after each search.
-            None if !self.silent => tell(Told::NoNear {
+            None if !self.silent => observer.event(Event::NoReflector {
                 watched: self.live.has_programs(),
             }),
             None => {}
         }
-        self.silent = self.near.is_none();
+        self.silent = self.reflector.is_none();
     }
 
     /// Looks at connections that pass, where probes tell nothing or little.
-    fn watch(&mut self, now: Duration) -> Result<(), Failure> {
-        let near = self.near.as_ref().filter(|_| !self.deaf);
-        if near.is_none_or(|near| near.origin == Origin::Public) {
+    fn watch(&mut self, now: Duration) -> Result<(), Error> {
+        let reflector = self.reflector.as_ref().filter(|_| !self.deaf);
+        if reflector.is_none_or(|reflector| reflector.origin == Origin::Public) {
             let trips = self.live.trips(now)?;
             self.controller.passed(now, &trips);
         }
@@ -264,7 +218,7 @@ impl Daemon {
     }
 
     /// Reads the counters.
-    fn count(&mut self) -> Result<(), Failure> {
+    fn count(&mut self) -> Result<(), Error> {
         let c = self.live.counters()?;
         let now = clock::monotonic();
         let header = f64::from(self.live.frame().0);
@@ -282,25 +236,25 @@ impl Daemon {
     }
 
     /// Waits for answers until then.
-    fn hear(&mut self, until: Duration) -> Result<(), Failure> {
-        let Some(near) = &mut self.near else {
+    fn hear(&mut self, until: Duration) -> Result<(), Error> {
+        let Some(reflector) = &mut self.reflector else {
             let now = clock::monotonic();
             std::thread::sleep(until.saturating_sub(now));
             return Ok(());
         };
-        near.pinger.wait(Some(until)).map_err(Failure::work)?;
+        reflector.pinger.wait(Some(until))?;
         let mut answers = Vec::new();
-        while let Some(event) = near.pinger.poll() {
+        while let Some(event) = reflector.pinger.poll() {
             match event {
-                Event::Far(seq, ms) => near.far = Some((seq, ms)),
-                Event::Outcome(o) if is_answer(&o) => {
-                    let far = near.far.filter(|f| f.0 == o.seq).map(|f| f.1);
+                Probe::Far(seq, ms) => reflector.far = Some((seq, ms)),
+                Probe::Outcome(o) if is_answer(&o) => {
+                    let far = reflector.far.filter(|f| f.0 == o.seq).map(|f| f.1);
                     answers.extend(answer(&o, far));
                 }
                 _ => {}
             }
         }
-        let (address, origin) = (near.address, near.origin);
+        let (address, origin) = (reflector.address, reflector.origin);
         if !answers.is_empty() {
             self.count()?;
         }
@@ -323,12 +277,12 @@ impl Daemon {
     }
 
     /// Does what the controller wants.
-    fn act(&mut self, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
+    fn act(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         while let Some(action) = self.controller.poll() {
             match action {
                 Action::Shape { targets, why } => {
                     self.live.set(targets, clock::monotonic())?;
-                    tell(Told::Shaped { targets, why });
+                    observer.event(Event::Shaped { targets, why });
                 }
                 Action::Pace(pace) => self.pace = pace,
                 Action::Noticed(notice) => {
@@ -337,7 +291,7 @@ impl Daemon {
                         Notice::Hears => false,
                         Notice::BaseRose { .. } => self.deaf,
                     };
-                    tell(Told::Noticed(notice));
+                    observer.event(Event::Noticed(notice));
                 }
             }
         }

@@ -11,21 +11,18 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_core::PerDirection;
 use evenkeel_core::Rate;
 use evenkeel_core::control::WayView;
-use evenkeel_core::plan::Mode;
-use evenkeel_core::plan::Target;
-use evenkeel_kernel::{Error, StateDir};
+use evenkeel_core::plan::{Mode, Target};
+use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
 
-use super::daemon::{Look, Told};
-use super::others::{News, Others};
-use super::price::{Days, Price, date};
-use super::profile::Profile;
-use super::{is_passing, megabits, text};
-use crate::failure::Failure;
+use crate::cross_traffic::{CrossTraffic, News};
+use crate::error::Error;
+use crate::event::{Event, Snapshot, megabits};
+use crate::price::{Days, Price, date};
+use crate::profile::Profile;
 
 /// From one writing to the next.
 const EACH: Duration = Duration::from_secs(1);
@@ -38,7 +35,7 @@ const FULL: f64 = 0.9;
 
 /// The file. Times are seconds of the steady clock (`CLOCK_MONOTONIC`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Model {
+pub struct Model {
     /// When it was written.
     time_s: f64,
     /// When `run` began.
@@ -47,7 +44,8 @@ pub(crate) struct Model {
     /// Since when there is no such device; absent while there is.
     gone_since_s: Option<f64>,
     /// What is probed, if anything answers.
-    near: Option<IpAddr>,
+    #[serde(rename = "near")]
+    reflector: Option<IpAddr>,
     /// Round trip to it on the idle line; absent until it answered.
     base_ms: Option<f64>,
     /// From which on a delay counts as a queue.
@@ -55,7 +53,8 @@ pub(crate) struct Model {
     down: Way,
     up: Way,
     /// Since when somebody else loads the line, if somebody does.
-    others_since_s: Option<f64>,
+    #[serde(rename = "others_since_s")]
+    cross_traffic_since_s: Option<f64>,
     /// The price by day.
     days: Days,
     /// The latest changes and what was noticed, oldest first.
@@ -131,7 +130,7 @@ pub(crate) struct Keeper {
     model: Model,
     written: Option<Duration>,
     looked: Duration,
-    others: Others,
+    cross_traffic: CrossTraffic,
 }
 
 impl Keeper {
@@ -146,12 +145,12 @@ impl Keeper {
             began_s: now.as_secs_f64(),
             mode,
             gone_since_s: None,
-            near: None,
+            reflector: None,
             base_ms: None,
             rise_ms: 0.0,
             down: way(0),
             up: way(1),
-            others_since_s: None,
+            cross_traffic_since_s: None,
             days: known.map_or_else(Days::default, |k| k.days.clone()),
             changes: VecDeque::new(),
         };
@@ -159,60 +158,57 @@ impl Keeper {
             model,
             written: None,
             looked: now,
-            others: Others::default(),
+            cross_traffic: CrossTraffic::default(),
         }
     }
 
     /// For the next start.
-    pub(crate) fn profile(&self, look: &Look) -> Profile {
+    pub(crate) fn profile(&self, look: &Snapshot) -> Profile {
         let queues = [&self.model.down, &self.model.up].map(|w| w.unshaped_queue_ms);
         Profile::new(&look.view, queues, &self.model.days)
     }
 
     /// Load that is not ours, if there is news of it.
-    pub(crate) fn others(&mut self, look: &Look, now: Duration) -> Option<News> {
-        let news = self.others.look(&look.view, now);
-        self.model.others_since_s = self.others.since().map(|s| s.as_secs_f64());
+    pub(crate) fn cross_traffic(&mut self, look: &Snapshot, now: Duration) -> Option<News> {
+        let news = self.cross_traffic.look(&look.view, now);
+        self.model.cross_traffic_since_s = self.cross_traffic.since().map(|s| s.as_secs_f64());
         news
     }
 
     /// Remembers what was told.
-    pub(crate) fn tell(&mut self, told: &Told, now: Duration) {
-        match told {
-            Told::Near { address, .. } => self.model.near = Some(*address),
-            Told::NoNear { .. } => self.model.near = None,
-            Told::Shaped {
-                targets: PerDirection { up, down },
-                why,
-            } => {
-                self.model.down.target = *down;
-                self.model.up.target = *up;
-                if is_passing(why) {
+    pub(crate) fn tell(&mut self, event: &Event, now: Duration) {
+        match event {
+            Event::Reflector { address, .. } => self.model.reflector = Some(*address),
+            Event::NoReflector { .. } => self.model.reflector = None,
+            Event::Shaped { targets, .. } => {
+                self.model.down.target = targets.down;
+                self.model.up.target = targets.up;
+                if event.is_passing() {
                     return;
                 }
             }
-            Told::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
-            Told::Back => self.model.gone_since_s = None,
-            Told::Noticed(_) | Told::Others(_) => {}
-            Told::Warning(_) => return,
+            Event::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
+            Event::Back => self.model.gone_since_s = None,
+            Event::Noticed(_) | Event::CrossTraffic(_) => {}
+            Event::Warning(_) => return,
         }
         if self.model.changes.len() == CHANGES {
             self.model.changes.pop_front();
         }
         self.model.changes.push_back(Change {
             at_s: now.as_secs_f64(),
-            text: text(told),
+            text: event.to_string(),
         });
     }
 
     /// Takes a look, and writes it if it is time.
     pub(crate) fn look(
         &mut self,
-        look: &Look,
+        look: &Snapshot,
         now: Duration,
         dir: &StateDir,
         device: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<(), evenkeel_kernel::Error> {
         let span = now.saturating_sub(self.looked).as_secs_f64();
         self.looked = now;
         self.model.base_ms = look.view.base_ms;
@@ -229,7 +225,7 @@ impl Keeper {
         now: Duration,
         dir: &StateDir,
         device: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<(), evenkeel_kernel::Error> {
         if self.written.is_some_and(|w| now.saturating_sub(w) < EACH) {
             return Ok(());
         }
@@ -242,12 +238,10 @@ impl Keeper {
 
 impl Model {
     /// That of a device; `None` if there is none.
-    pub(crate) fn read(file: &Path) -> Result<Option<Self>, Failure> {
-        let failed = |e: String| {
-            Failure::work(format_args!(
-                "read {}: {e}; delete it, it is only a view",
-                file.display()
-            ))
+    pub fn read(file: &Path) -> Result<Option<Self>, Error> {
+        let failed = |e: String| Error::Model {
+            path: file.to_owned(),
+            why: e,
         };
         match std::fs::read_to_string(file) {
             Ok(text) => serde_json::from_str(&text).map_err(|e| failed(e.to_string())),
@@ -257,7 +251,7 @@ impl Model {
     }
 
     /// Whether it is of a `run` that waits for its device.
-    pub(crate) fn is_waiting(&self) -> bool {
+    pub fn is_waiting(&self) -> bool {
         self.gone_since_s.is_some() && self.is_fresh()
     }
 
@@ -267,7 +261,7 @@ impl Model {
     }
 
     /// For people.
-    pub(crate) fn show(&self, device: &str) -> String {
+    pub fn show(&self, device: &str) -> String {
         let now = clock::monotonic().as_secs_f64();
         if let Some(since) = self.gone_since_s.filter(|_| self.is_fresh()) {
             return format!(
@@ -281,14 +275,14 @@ impl Model {
                  `evenkeel clear {device}` takes them back\n"
             );
         }
-        let near = self
-            .near
+        let reflector = self
+            .reflector
             .map_or("nothing that answers".into(), |n| n.to_string());
         let base = self
             .base_ms
             .map_or("not known".into(), |b| format!("{b:.1} ms"));
         let mut text = format!(
-            "  run: mode {}, probing {near}, base {base}, a queue from {:.1} ms on\n",
+            "  run: mode {}, probing {reflector}, base {base}, a queue from {:.1} ms on\n",
             self.mode, self.rise_ms
         );
         for (name, way) in [("down", &self.down), ("up", &self.up)] {
@@ -317,7 +311,7 @@ impl Model {
                 );
             }
         }
-        if let Some(since) = self.others_since_s {
+        if let Some(since) = self.cross_traffic_since_s {
             let _ = writeln!(
                 text,
                 "    somebody else loads the line, for {:.0} s: the queue is not ours",

@@ -19,8 +19,8 @@ use evenkeel_lab::guest::{self, Answer, Engine, GuestError, Inside, Job, Step};
 use evenkeel_lab::{
     Cell, Experiment, Kept, Phase, RunOptions, cells, condition_facts, judge, run_cell,
 };
+use evenkeel_terminal::{Failure, cancelled_by_signals};
 
-use crate::failure::Failure;
 use crate::lab::{self, StateRoot};
 
 /// How often a cell is made again whose run is void. In virtual time it would be the same.
@@ -54,21 +54,9 @@ pub(crate) struct InsideArgs {
     directory: PathBuf,
 }
 
-impl From<GuestError> for Failure {
-    fn from(e: GuestError) -> Self {
-        match &e {
-            GuestError::Cancelled => Failure::interrupted(),
-            GuestError::Missing { .. } | GuestError::Inside { code: 4, .. } => Failure::lacking(e),
-            GuestError::Inside { code: 2, .. } => Failure::usage(e),
-            GuestError::Inside { code: 3, .. } => Failure::not_permitted(e),
-            _ => Failure::work(e),
-        }
-    }
-}
-
 /// `evenkeel lab kernel build`.
 pub(crate) fn build(args: &Build) -> Result<(), Failure> {
-    let cancel = lab::cancelled_by_signals()?;
+    let cancel = cancelled_by_signals()?;
     let live = io::stderr().is_terminal();
     let mut phase = String::new();
     let built = guest::build(

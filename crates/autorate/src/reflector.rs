@@ -14,11 +14,12 @@ use std::time::Duration;
 use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_measure::hops;
 use evenkeel_measure::ping::{Kind, Pinger};
 use evenkeel_sys::{PacketOptions, clock};
 
-use super::profile;
-use crate::failure::Failure;
+use crate::error::Error;
+use crate::routes;
 
 /// Where the way to the Internet leads; only hops on the way are asked.
 const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
@@ -45,7 +46,7 @@ pub(crate) const SIZE: u32 = 16;
 
 /// An address or a name that somebody wants to have probed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Host(String);
+pub struct Host(String);
 
 impl FromStr for Host {
     type Err = String;
@@ -61,7 +62,7 @@ impl FromStr for Host {
 
 /// Why it is probed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// On the way, behind the access line or before it.
     Way,
     /// Somebody wants it.
@@ -84,7 +85,7 @@ impl fmt::Display for Origin {
 }
 
 /// What is probed.
-pub(crate) struct Near {
+pub(crate) struct Reflector {
     pub(crate) pinger: Pinger,
     pub(crate) address: IpAddr,
     pub(crate) origin: Origin,
@@ -104,10 +105,10 @@ pub(crate) struct Found {
     origin: Origin,
 }
 
-impl Near {
+impl Reflector {
     /// What answered, from now on.
     pub(crate) fn open(device: &str, found: Found) -> Option<Self> {
-        Some(Near {
+        Some(Reflector {
             pinger: pinger(found.address, found.kind, arrivals(device))?,
             address: found.address,
             origin: found.origin,
@@ -129,21 +130,17 @@ impl Near {
 
 /// The first that answers: of those `told`, if there are any; else the first hop beyond the access
 /// line, the farthest of the first ones, hops farther away, public hosts.
-pub(crate) fn find(
-    device: &str,
-    told: &[Host],
-    stop: &AtomicBool,
-) -> Result<Option<Found>, Failure> {
+pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Option<Found>, Error> {
     if !told.is_empty() {
         return first(told.iter().flat_map(addresses), Origin::Told, stop);
     }
     // No way to the Internet is no error: there may be one later. Hops that say nothing of
     // probes that expire may answer to their own address all the same.
-    let route = crate::trace::first_hops(FAR, HOPS, PATIENCE, stop).ok();
+    let route = hops::first_hops(FAR, HOPS, PATIENCE, stop).ok();
     let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
     let hops = route.iter().flat_map(|r| r.hops.iter().rev());
     let rest = hops.filter_map(|h| h.addresses.first().copied());
-    let next = profile::next_hop(device).map(IpAddr::V4);
+    let next = routes::next_hop(device).map(IpAddr::V4);
     let close = beyond.into_iter().chain(rest).chain(next);
     if let Some(found) = first(close, Origin::Way, stop)? {
         return Ok(Some(found));
@@ -151,7 +148,7 @@ pub(crate) fn find(
     if route.is_none() {
         return Ok(None);
     }
-    let route = crate::trace::first_hops(FAR, MORE_HOPS, PATIENCE, stop).ok();
+    let route = hops::first_hops(FAR, MORE_HOPS, PATIENCE, stop).ok();
     let hops = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
     let rest = hops.filter_map(|h| h.addresses.first().copied());
     let on_the_way = rest.filter(|a| *a != FAR.ip());
@@ -175,7 +172,7 @@ fn first(
     all: impl IntoIterator<Item = IpAddr>,
     origin: Origin,
     stop: &AtomicBool,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<Found>, Error> {
     let all: Vec<_> = all.into_iter().collect();
     let together = if origin == Origin::Public {
         1
@@ -201,7 +198,7 @@ fn first(
 
 /// What an address answers to. Where ICMP is filtered, a refused TCP connection is an answer too;
 /// strangers are asked for neither that nor their clock.
-fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Kind>, Failure> {
+fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Kind>, Error> {
     let rounds: &[&[Kind]] = match origin {
         Origin::Public => &[&[Kind::Echo]],
         Origin::Way | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
@@ -224,8 +221,8 @@ fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Ki
 fn at_once<T: Sync, R: Send>(
     all: &[T],
     over: &Over<'_>,
-    ask: impl Fn(&T, &Over<'_>) -> Result<Option<R>, Failure> + Sync,
-) -> Result<Option<R>, Failure> {
+    ask: impl Fn(&T, &Over<'_>) -> Result<Option<R>, Error> + Sync,
+) -> Result<Option<R>, Error> {
     let enough = AtomicBool::new(false);
     let over = || enough.load(Ordering::Relaxed) || over();
     std::thread::scope(|s| {
@@ -268,8 +265,8 @@ pub(crate) fn is_answer(o: &Outcome) -> bool {
 }
 
 /// Whether a probe is answered, with stamps if it asks for them, before it is `over`.
-fn answers(pinger: &mut Pinger, over: &Over<'_>) -> Result<bool, Failure> {
-    if pinger.send(SIZE).map_err(Failure::work)?.is_err() {
+fn answers(pinger: &mut Pinger, over: &Over<'_>) -> Result<bool, Error> {
+    if pinger.send(SIZE)?.is_err() {
         return Ok(false);
     }
     while !over() {
@@ -279,7 +276,7 @@ fn answers(pinger: &mut Pinger, over: &Over<'_>) -> Result<bool, Failure> {
             }
         }
         let until = clock::monotonic() + SLICE;
-        pinger.wait(Some(until)).map_err(Failure::work)?;
+        pinger.wait(Some(until))?;
     }
     Ok(false)
 }

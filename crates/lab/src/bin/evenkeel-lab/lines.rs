@@ -12,10 +12,8 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use evenkeel_core::fluid::{Judged, Scene, draw, run};
+use evenkeel_terminal::{Failure, print};
 use serde::Serialize;
-
-use crate::failure::Failure;
-use crate::gateway::print;
 
 /// Arguments of `lab lines`.
 #[derive(Debug, Args)]

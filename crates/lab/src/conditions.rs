@@ -1,29 +1,29 @@
 //! The conditions of the lab: evenkeel itself, and beside it other people's designs.
 //!
 //! Principle: exactly what `evenkeel shape` does, through the same call, told the rates and the
-//! framing of the line. Non-goals: how the others are built (`evenkeel_lab::peers`).
+//! framing of the line. Non-goals: how the others are built (`peers`).
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use evenkeel_autorate::Daemon;
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Given, Ingress, Mode, Policy, Shaping};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Line, PerDirection};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
-use evenkeel_lab::peers::Peer;
-use evenkeel_lab::{Dropped, Shaper, ShaperError, Site};
 
-use crate::failure::Failure;
-use crate::run::daemon::Daemon;
+use crate::peers::Peer;
+use crate::{Dropped, Shaper, ShaperError, Site};
+
 /// Of the lab's devices, bytes.
 const MTU: u32 = 1500;
 
 /// The conditions beside `none`; records go into `state`.
-pub(crate) fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
+pub fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
     let ours = Evenkeel::all(state).into_iter();
     let ours = ours.map(|s| Box::new(s) as Box<dyn Shaper>);
     let autos = [
@@ -196,7 +196,7 @@ struct Automatic {
     state: std::path::PathBuf,
     device: String,
     stop: Arc<AtomicBool>,
-    running: Option<JoinHandle<Result<(), Failure>>>,
+    running: Option<JoinHandle<Result<(), evenkeel_autorate::Error>>>,
 }
 
 impl Automatic {
@@ -230,19 +230,19 @@ impl Shaper for Automatic {
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
         self.device.clone_from(&site.wan);
         self.stop = Arc::default();
-        let request = crate::run::request(&site.wan, self.mode);
+        let request = evenkeel_autorate::request(&site.wan, self.mode);
         let mut daemon = Daemon::start(
             &StateDir::new(&self.state),
             &request,
             PerDirection::<Bounds>::default(),
             Vec::new(),
-            &mut |_| {},
+            &mut (),
         )?;
         let stop = Arc::clone(&self.stop);
         let running = std::thread::Builder::new()
             .name("run".into())
             .spawn(move || {
-                let followed = daemon.follow(&stop, &mut |_| {}, &mut |_| {});
+                let followed = daemon.follow(&stop, &mut ());
                 daemon.stop().and(followed)
             })?;
         self.running = Some(running);

@@ -73,7 +73,7 @@ fn there(engine: Engine, test: &str) -> bool {
 fn lab_run(dir: &Path, arguments: &[&str]) -> Command {
     let file = dir.join("small.toml");
     fs::write(&file, EXPERIMENT).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel-lab"));
     command
         .args(["lab", "run"])
         .arg(file)
@@ -191,7 +191,7 @@ fn a_provider_that_answers_nothing_is_followed() {
     let file = dir.path().join("silent.toml");
     let line = "[line]\nfilters_icmp = true\nsilent = true";
     fs::write(&file, EXPERIMENT.replacen("[line]", line, 1)).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel"))
+    let output = Command::new(env!("CARGO_BIN_EXE_evenkeel-lab"))
         .args(["lab", "run"])
         .arg(file)
         .args(["--engine", "virtual", "--json", "--fresh", "--loads", "up1"])

@@ -1,0 +1,29 @@
+//! Follows a line that nothing is told about: what `evenkeel run` does.
+//!
+//! A newcomer's way in: [`run()`] follows a device until it is told to stop, and waits for a device
+//! that goes; [`Daemon`] is one device while it is there. Principles: reflectors, counters and
+//! passive round trips go in, plans come out; it owns no policy. Non-goals: deciding
+//! (`evenkeel_core::control`), command lines and printing (crate `evenkeel`).
+
+mod cross_traffic;
+mod daemon;
+mod error;
+mod event;
+mod model;
+mod price;
+mod profile;
+mod reflector;
+mod request;
+mod routes;
+mod run;
+
+pub use cross_traffic::News;
+pub use daemon::Daemon;
+pub use error::Error;
+pub use event::{Event, Observer, Snapshot};
+pub use model::Model;
+pub use profile::DEFAULT_DIR as PROFILE_DIR;
+pub use reflector::{Host, Origin};
+pub use request::{USUAL, request};
+pub use routes::default_device;
+pub use run::{Ended, Settings, run};

@@ -1,0 +1,53 @@
+//! evenkeel-lab: experiments on emulated lines, and reports of what was measured.
+//!
+//! `evenkeel lab`, `evenkeel demo` and `evenkeel report` end up here. It is a program of its own
+//! because a gateway needs neither charts nor fonts nor kernels. This file reads the command line
+//! and hands over; each command has a file of its own.
+
+mod engine;
+mod lab;
+mod lines;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures what evenkeel and others do to emulated lines.
+#[derive(Debug, Parser)]
+#[command(name = "evenkeel-lab", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show on an emulated VDSL-100 line what evenkeel does to a loaded line
+    Demo(lab::Demo),
+    /// Experiments on emulated lines
+    #[command(subcommand)]
+    Lab(lab::Lab),
+    /// Tables and pictures of a result or of ping logs again, without measuring
+    Report(report::Report),
+}
+
+fn main() -> ExitCode {
+    let cli: Cli = match evenkeel_terminal::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let result = match cli.command {
+        Command::Demo(args) => lab::demo(&args),
+        Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
+        Command::Lab(lab::Lab::List(args)) => lab::list(&args),
+        Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
+        Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
+        Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
+        Command::Report(args) => report::report(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,51 @@
+//! What the command lines of both programs share: printing, signals, waiting, one line for a
+//! failure.
+//!
+//! It is a crate because two binaries (`evenkeel`, `evenkeel-lab`) use it and neither may depend
+//! on the other. Principles: nobody minds if nobody reads any more; the first Ctrl-C asks, the
+//! second ends; a failure is one line on stderr and an exit code. Non-goals: anything about
+//! lines, kernels and experiments.
+
+mod failure;
+mod usage;
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use failure::Failure;
+pub use usage::parse;
+
+/// Clears a terminal and goes to its first line.
+pub const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Prints, and does not mind if nobody reads any more.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::work(format_args!("write to stdout: {e}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A flag that Ctrl-C sets.
+pub fn cancelled_by_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The first asks to stop; a second one ends the process as it would have.
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&cancel))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
+            .map_err(Failure::work)?;
+    }
+    Ok(cancel)
+}
+
+/// Waits for `time`, or until `cancel` is set.
+pub fn wait(time: Duration, cancel: &AtomicBool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(50).min(time));
+    }
+}

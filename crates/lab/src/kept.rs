@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::guest::{Answer, Engine, GuestError, cache_dir, checksum, find};
-use crate::{Cell, Experiment};
+use crate::{Cell, Experiment, code_of};
 
 /// For how long a cell is kept after it was last asked for.
 const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -31,7 +31,7 @@ pub struct Kept {
     /// Whether what is there is used.
     reuse: bool,
     experiment: Experiment,
-    /// Engine, kernel and code.
+    /// Engine and kernel.
     maker: String,
 }
 
@@ -42,14 +42,9 @@ struct Entry {
 }
 
 impl Kept {
-    /// Those of `experiment` on `engine`, measured by `code` (a checksum of what measures).
+    /// Those of `experiment` on `engine`, measured by the code of now.
     /// With `reuse` off they are only written. Errors: the engine's kernel is missing.
-    pub fn open(
-        experiment: &Experiment,
-        engine: Engine,
-        code: &str,
-        reuse: bool,
-    ) -> Result<Self, GuestError> {
+    pub fn open(experiment: &Experiment, engine: Engine, reuse: bool) -> Result<Self, GuestError> {
         let kernel = match engine {
             Engine::Native => PathBuf::from("/proc/version"),
             guest => find(guest)?,
@@ -62,7 +57,7 @@ impl Kept {
             dir: fs::create_dir_all(&dir).is_ok().then_some(dir),
             reuse,
             experiment: experiment.clone(),
-            maker: format!("{engine} kernel {} code {code}", checksum(&bytes)),
+            maker: format!("{engine} kernel {}", checksum(&bytes)),
         })
     }
 
@@ -129,8 +124,9 @@ impl Kept {
         let dir = self.dir.as_ref()?;
         let e = &self.experiment;
         let key = format!(
-            "{}; {:?}; {} clients, {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
+            "{} code {}; {:?}; {} clients, {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
             self.maker,
+            code_of(&cell.condition),
             e.line,
             e.clients,
             e.servers,

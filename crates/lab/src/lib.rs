@@ -18,6 +18,7 @@ pub mod topology;
 pub mod witness;
 
 mod cell;
+mod code;
 mod kept;
 mod run;
 
@@ -27,6 +28,7 @@ use evenkeel_core::exit::{Exit, Exits};
 use evenkeel_core::result::{ConditionFacts, LineFacts};
 
 pub use cell::{Cell, Site};
+pub use code::code_of;
 pub use experiment::Experiment;
 pub use kept::Kept;
 pub use run::{Phase, Progress, RunOptions, cells, condition_facts, run, run_cell};

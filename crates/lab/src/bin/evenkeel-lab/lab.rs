@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
 /// The cells that were measured before, and a word on them.
 fn kept(experiment: &Experiment, options: &RunOptions, args: &Run) -> Result<Kept, Failure> {
     let cells = evenkeel_lab::cells(experiment, options)?;
-    let kept = Kept::open(experiment, args.engine, env!("EVENKEEL_CODE"), !args.fresh)?;
+    let kept = Kept::open(experiment, args.engine, !args.fresh)?;
     kept.prune();
     let known = cells.iter().filter(|c| kept.find(c).is_some()).count();
     if known > 0 {

@@ -1,9 +1,15 @@
 /* What a packet takes on the line: Framing::wire_len, and the same of super-packets.
  *
- * Principles: each segment is framed by itself, as it will be on the line. Non-goals: rates.
+ * Sees: packets that police.h, ingress_control.h and ifb_bypass.h count.
+ * Principles: each segment is framed by itself, as it will be on the line.
+ * Non-goals: rates.
  */
 #pragma once
 
+#include "packet.h"
+#include "types.h"
+
+/* Bytes on the line of an IP packet of `length` bytes. */
 static __always_inline __u32 wire_len(const struct framing *f, __u32 length)
 {
 	__s32 framed = (__s32)length + f->overhead;
@@ -16,7 +22,7 @@ static __always_inline __u32 wire_len(const struct framing *f, __u32 length)
 	return n;
 }
 
-/* Of all segments. */
+/* Bytes on the line of all segments of a packet. */
 static __always_inline __u32 wire_bytes(struct __sk_buff *skb, const struct framing *f,
 					const struct packet *p)
 {

@@ -1,4 +1,4 @@
-//! Values in maps, byte by byte: the twin of `bpf/shared.h`.
+//! Values in maps, byte by byte: the twin of `bpf/types.h`.
 //!
 //! Principles: offsets are written once, in the order of the C structs; numbers are in host byte
 //! order, addresses and ports as on the wire; what is too short is `None`, never a panic.

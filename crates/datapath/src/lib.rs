@@ -4,7 +4,7 @@
 //! attaches its descriptors hands it the device's packets, and [`Maps`] reads and sets what the
 //! programs look at, also long after the process that loaded them has ended.
 //!
-//! Principles: values in maps are bytes with one description on each side (`bpf/shared.h`,
+//! Principles: values in maps are bytes with one description on each side (`bpf/types.h`,
 //! `layout`); a kernel that refuses is an error with its words, and shaping goes on without.
 //! Non-goals: attaching (crate `evenkeel-kernel`, which owns the device's filters), policy.
 

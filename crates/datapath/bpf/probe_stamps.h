@@ -2,12 +2,21 @@
 /* When answers to evenkeel's own probes arrive, before the IFB: their path is told from our own
  * ingress queue, which lies before the kernel's receive stamp.
  *
+ * Sees: every IP packet that arrives.
  * Principles: answers are replies and ICMP errors that quote a probe; only those to senders that a
  * prober has registered are remembered; a datagram that cannot be one is told by its first bytes,
- * most often at hand, so that other packets cost a comparison. Times are CLOCK_MONOTONIC's. Non-goals: whether an
- * answer is right, which the prober knows; TCP, whose round trips the kernel measures itself.
+ * most often at hand, so that other packets cost a comparison. Times are CLOCK_MONOTONIC's.
+ * Non-goals: whether an answer is right, which the prober knows; TCP, whose round trips the kernel
+ * measures itself.
  */
 #pragma once
+
+#include <linux/in.h>
+#include <linux/in6.h>
+
+#include <bpf/bpf_endian.h>
+
+#include "packet.h"
 
 /* `evenkeel_measure::packet`: what a UDP payload with room for it begins with. */
 #define PROBE_MAGIC 0x454b7031 /* EKp1 */
@@ -30,15 +39,15 @@ struct {
 	__uint(max_entries, 4096);
 } ek_arrivals SEC(".maps");
 
-/* The number at the head of a UDP payload. 0: there is none. */
-static __always_inline int numbered(struct __sk_buff *skb, __u32 at, const void *there,
-				    __be32 *number)
+/* The number at the head of a UDP payload, which begins `at` or stands `there`. 0: there is none. */
+static __always_inline int probe_number(struct __sk_buff *skb, __u32 at, const void *there,
+					__be32 *number)
 {
 	struct probe_header head;
 
 	if (there)
 		__builtin_memcpy(&head, there, sizeof(head));
-	else if (load(skb, at, &head, sizeof(head)))
+	else if (load_bytes(skb, at, &head, sizeof(head)))
 		return 0;
 	if (head.magic != bpf_htonl(PROBE_MAGIC))
 		return 0;
@@ -56,21 +65,21 @@ static __always_inline int icmp_probe(struct __sk_buff *skb, struct scratch *s, 
 	__u8 *b = s->bytes;
 
 	key->sender.proto = IPPROTO_ICMP;
-	if (load(skb, at, b, 8))
+	if (load_bytes(skb, at, b, 8))
 		return 0;
 	if (v6 ? b[0] >= 1 && b[0] <= 4 : b[0] == 3 || b[0] == 11) {
 		at += 8;
-		if (load(skb, at, b, 20))
+		if (load_bytes(skb, at, b, 20))
 			return 0;
 		__u8 proto = v6 ? b[6] : b[9];
 
 		at += v6 ? 40 : (b[0] & 15) * 4;
-		if (load(skb, at, b, 8))
+		if (load_bytes(skb, at, b, 8))
 			return 0;
 		if (proto == IPPROTO_UDP) {
 			key->sender.proto = IPPROTO_UDP;
 			__builtin_memcpy(&key->sender.port, b, 2);
-			if (!numbered(skb, at + 8, 0, &key->number))
+			if (!probe_number(skb, at + 8, 0, &key->number))
 				key->number = UNNUMBERED;
 			return 1;
 		}
@@ -82,22 +91,23 @@ static __always_inline int icmp_probe(struct __sk_buff *skb, struct scratch *s, 
 	return 1;
 }
 
-static __always_inline void stamp(struct __sk_buff *skb, struct scratch *s, __u64 now)
+/* Remembers when a probe's answer arrived. */
+static __always_inline void stamp_probe_answer(struct __sk_buff *skb, struct scratch *s, __u64 now)
 {
 	const struct packet *p = &s->p;
-	__u32 at = s->begin + p->headers;
+	__u32 at = s->ip_at + p->headers;
 	struct probe_key key = {};
 
 	if (p->key.proto == IPPROTO_UDP) {
 		if (p->payload < sizeof(struct probe_header))
 			key.number = UNNUMBERED;
-		else if (!numbered(skb, at, s->usual ? s->head : 0, &key.number))
+		else if (!probe_number(skb, at, s->fast ? s->udp_head : 0, &key.number))
 			return;
 		key.sender.proto = IPPROTO_UDP;
 		key.sender.port = p->key.local_port;
 	} else if (p->key.proto == IPPROTO_ICMP || p->key.proto == IPPROTO_ICMPV6) {
-		/* Never in the usual form, so `later` is this packet's. */
-		if (s->later || !icmp_probe(skb, s, at, &key))
+		/* Never parse_fast.h's, so `later_fragment` is this packet's. */
+		if (s->later_fragment || !icmp_probe(skb, s, at, &key))
 			return;
 	} else {
 		return;

@@ -1,0 +1,146 @@
+/* Round trips of TCP connections that pass, from handshakes and from time stamps (RFC 7323): for the
+ * flow's entry, for histograms, and for a controller whose probes nobody answers.
+ *
+ * Sees: every TCP packet in both directions.
+ * Principles: passive; a controller is told only what an answer ends at once, of a handshake or of what
+ * moves much; the latest samples push out the oldest, so that nobody has to listen.
+ * Non-goals: what they say of the line (`evenkeel_core::control`).
+ */
+#pragma once
+
+#include "packet.h"
+
+/* The echo of a time stamp is waited for this long. */
+#define RTT_TIMEOUT (10 * SECOND)
+
+/* First those of the Internet's side (what we sent came back), then the LAN's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, 2 * RTT_STEPS);
+} ek_rtt SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__type(value, struct rtt_sample);
+	__uint(max_entries, RTT_SAMPLES);
+} ek_rtt_samples SEC(".maps");
+
+/* Tells the controller of a round trip beyond us, unless the far side may have taken its time. */
+static __always_inline void publish_rtt_sample(const struct flow *f, const struct packet *p,
+						__u64 rtt, __u64 now)
+{
+	if (!(p->tcp_flags & TCP_SYN) && !f->dir[UP].heavy && !f->dir[DOWN].heavy)
+		return;
+	struct rtt_sample sample = {
+		.answered_at = now,
+		.rtt_us = rtt / 1000,
+		/* Empty acknowledgements are too little to wait. */
+		.may_have_queued = f->dir[UP].heavy && f->dir[UP].tsval_with_data,
+	};
+
+	__builtin_memcpy(sample.remote, p->key.remote, sizeof(sample.remote));
+	bpf_map_push_elem(&ek_rtt_samples, &sample, BPF_EXIST);
+}
+
+/* The histogram's step for a round trip: four in each doubling, from 64 us on. */
+static __always_inline __u32 rtt_histogram_step(__u32 us)
+{
+	__u32 log = 0, v = us >> 6;
+
+	if (v == 0)
+		return 0;
+	if (v >> 16) {
+		v >>= 16;
+		log += 16;
+	}
+	if (v >> 8) {
+		v >>= 8;
+		log += 8;
+	}
+	if (v >> 4) {
+		v >>= 4;
+		log += 4;
+	}
+	if (v >> 2) {
+		v >>= 2;
+		log += 2;
+	}
+	if (v >> 1)
+		log += 1;
+	__u32 step = log * 4 + ((us >> (log + 4)) & 3) + 1;
+
+	return step < RTT_STEPS ? step : RTT_STEPS - 1;
+}
+
+/* A round trip beyond us in direction `dir` took `rtt` ns. */
+static __always_inline void add_rtt_sample(struct flow *f, const struct packet *p, int dir,
+					   __u64 rtt, __u64 now)
+{
+	struct direction_state *d = &f->dir[dir & 1];
+	__u64 us = rtt / 1000;
+
+	if (us > 0xffffffff)
+		return;
+	if (dir == UP)
+		publish_rtt_sample(f, p, rtt, now);
+	d->rtt = us ? us : 1;
+	if (d->rtt_min == 0 || d->rtt < d->rtt_min)
+		d->rtt_min = d->rtt;
+	d->rtt_count++;
+	__u32 at = dir * RTT_STEPS + rtt_histogram_step(us);
+	__u64 *n = bpf_map_lookup_elem(&ek_rtt, &at);
+
+	if (n)
+		*n += 1;
+}
+
+/* Round trips that a TCP packet ends, and begins. A stamp counts from the first packet that bears it;
+ * only its exact echo answers it. Stamps of empty acknowledgements are waited for only while much comes
+ * the other way: else nothing answers them at once.
+ */
+static __always_inline void measure_rtt(struct flow *f, const struct packet *p, int dir, __u64 now)
+{
+	struct direction_state *mine = &f->dir[dir & 1], *other = &f->dir[!dir];
+	__u8 flags = p->tcp_flags;
+
+	if (flags & TCP_SYN) {
+		/* Sent again, nobody knows which one is answered. */
+		__u8 bit = dir == UP ? FLOW_SYN_UP : FLOW_SYN_DOWN;
+
+		if (flags & TCP_ACK && f->flags & (FLOW_SYN_UP | FLOW_SYN_DOWN) && f->syn_at &&
+		    !(f->flags & bit))
+			add_rtt_sample(f, p, !dir, now - f->syn_at, now);
+		f->syn_at = f->flags & bit ? 0 : now;
+		f->flags |= bit;
+		mine->window_scale = p->window_scale;
+		if (p->mptcp)
+			f->flags |= FLOW_MPTCP;
+	} else if (f->syn_at && flags & TCP_ACK) {
+		/* The third of the handshake answers the second, if it comes from the first. */
+		if (f->flags == (FLOW_SYN_UP | FLOW_SYN_DOWN) && p->payload == 0)
+			add_rtt_sample(f, p, !dir, now - f->syn_at, now);
+		f->syn_at = 0;
+	}
+	if (flags & (TCP_FIN | TCP_RST))
+		f->flags |= FLOW_CLOSED;
+	if (!p->has_timestamps)
+		return;
+	if (other->tsval_at && flags & TCP_ACK) {
+		__s32 past = p->tsecr - other->tsval;
+
+		if (past == 0 && now - other->tsval_at < RTT_TIMEOUT)
+			add_rtt_sample(f, p, !dir, now - other->tsval_at, now);
+		if (past >= 0)
+			other->tsval_at = 0;
+	}
+	if (p->tsval != mine->tsval_last &&
+	    (!mine->tsval_at || now - mine->tsval_at > RTT_TIMEOUT) &&
+	    !(flags & TCP_SYN) && (p->payload || other->heavy)) {
+		mine->tsval = p->tsval;
+		mine->tsval_at = now;
+		mine->tsval_with_data = p->payload > 0;
+	}
+	mine->tsval_last = p->tsval;
+}

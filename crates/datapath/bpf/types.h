@@ -1,0 +1,275 @@
+/* What the programs and their loader agree on: keys and values of the maps that the loader opens, and
+ * the numbers that stand in them. `layout.c` names them to build.rs, which makes Rust of them.
+ *
+ * Sees: no packets.
+ * Principles: fixed widths and explicit padding, which build.rs insists on; host byte order, but for
+ * `__be16` and `__be32`, which stand as on the wire; constants are enumerators, because BTF knows
+ * those and no macros.
+ * Non-goals: what only the programs know, which stands beside what uses it.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+/* Directions, as seen from the WAN device. */
+enum direction {
+	UP = 0,   /* egress: from us */
+	DOWN = 1, /* ingress: towards us */
+};
+
+/* Tiers, most urgent first, as evenkeel_core::Tier. */
+enum tier {
+	VOICE = 0,
+	VIDEO = 1,
+	BEST_EFFORT = 2,
+	BULK = 3,
+	TIERS = 4, /* how many there are */
+};
+
+/* How a tier is told to the queueing discipline. */
+enum priority_mode {
+	PRIORITY_NONE = 0,         /* not at all: flows are counted */
+	PRIORITY_CAKE_TIN = 1,     /* a tin, where CAKE would not find it by itself */
+	PRIORITY_TIER_CLASS = 2,   /* HTB: a class per tier */
+	PRIORITY_BUCKET_CLASS = 3, /* HTB: classes per tier, one for each heavy flow */
+};
+
+enum limits {
+	/* Rules of one set, and two sets: one is used while the other is written. */
+	MAX_RULES = 128,
+	/* Classes of a tier: heavy flows have one each while there are enough, light ones share. */
+	HEAVY_BUCKETS = 16,
+	LIGHT_BUCKETS = 4,
+	/* Histograms of round trips: four steps in each doubling, from 64 us on. */
+	RTT_STEPS = 80,
+	/* So many round trips are kept for the controller. */
+	RTT_SAMPLES = 64,
+};
+
+struct direction_config {
+	__u32 mode;       /* enum priority_mode */
+	__u32 major;      /* of the root discipline, as in tcm_handle */
+	__u32 max_packet; /* bytes of the IP packets of new TCP connections; 0: not bounded */
+};
+
+struct config {
+	__u32 generation; /* changes with the rules */
+	__u32 first_rule; /* where the set of this generation begins */
+	__u32 rules;      /* how many there are */
+	struct direction_config dir[2];
+};
+
+/* Which conditions a rule has; all of them must hold. */
+enum rule_flags {
+	RULE_PROTO = 1 << 0,
+	RULE_DSCP = 1 << 1,
+	RULE_MARK = 1 << 2,
+	RULE_LOCAL_PORT = 1 << 3,
+	RULE_REMOTE_PORT = 1 << 4,
+	RULE_ANY_PORT = 1 << 5,
+	RULE_LOCAL_ADDR = 1 << 6,
+	RULE_REMOTE_ADDR = 1 << 7,
+	RULE_CGROUP = 1 << 8,
+	/* CAKE does as much by itself: no hint. */
+	RULE_CAKE_KNOWS = 1 << 15,
+};
+
+struct rule {
+	__u16 conditions; /* enum rule_flags */
+	__u8 tier;
+	__u8 proto;
+	__u8 dscp;
+	__u8 cgroup_level; /* how far below the root */
+	__u16 port_low, port_high;
+	__u16 pad;
+	__u32 mark, mark_mask;
+	__be32 addr[4], mask[4];
+	__u32 pad2;
+	__u64 cgroup; /* of the control group or of one above it */
+};
+
+/* Why a flow is in its tier: the number of a rule, or one of these. */
+enum reason {
+	REASON_DEFAULT = 0xffff, /* no rule holds, nothing known of it */
+};
+
+struct flow_key {
+	__be32 local[4], remote[4]; /* IPv4: ::ffff:a.b.c.d */
+	__be16 local_port, remote_port;
+	__u8 proto;
+	__u8 pad[3];
+};
+
+/* What is known of one direction of a flow. */
+struct direction_state {
+	__u64 bytes;        /* of IP packets, every segment with its headers */
+	__u64 packets;      /* segments */
+	__u64 last_seen;    /* time of the latest, ns; 0: none yet */
+	__u64 second_start; /* begin of the current interval of a second, ns */
+	__u64 tsval_at;     /* when the time stamp below was first seen; 0: no echo is waited for */
+	__u32 second_bytes, second_packets; /* in the current interval */
+	__u32 tsval;        /* TCP time stamp whose echo is waited for */
+	__u32 tsval_last;   /* the latest one seen */
+	__u32 rtt;          /* round trip beyond us in this direction, latest, us; 0: none yet */
+	__u32 rtt_min;      /* the smallest */
+	__u32 rtt_count;
+	__u8 heavy;            /* moved much in the last whole interval; 2: and has a bucket */
+	__u8 bucket;           /* if it has one */
+	__u8 window_scale;     /* that it offered, plus 1; 0: none or not seen */
+	__u8 tsval_with_data;  /* what bore the stamp that is waited for had payload */
+};
+
+/* Framing of the line, as Framing's modes. */
+enum framing_mode {
+	FRAMING_NONE = 0,
+	FRAMING_ATM = 1,
+	FRAMING_PTM = 2,
+};
+
+struct framing {
+	__u32 mode; /* enum framing_mode */
+	__s32 overhead;
+	__u32 mpu;
+};
+
+/* What the windows are told of the line. */
+struct line {
+	__u64 lease;     /* time until which windows are bounded, ns; 0: they are not */
+	__u32 rate;      /* towards us, bytes per second at the link layer */
+	__u32 target;    /* of it, for all flows together */
+	__u32 packet;    /* bytes of a full packet at the link layer */
+	__u32 packet_ns; /* how long the line takes for it */
+	struct framing framing;
+	__u32 segment;   /* TCP's payload in a full packet */
+	__u32 slack;     /* round trips may be so much beyond the least without it meaning much, us */
+	__u32 surcharge; /* counted beside what comes of unresponsive flows, 1/10000 */
+	__u32 fills;     /* the line is to be full, though a short queue stands */
+	__u32 pad;
+};
+
+enum grant_flags {
+	GRANT_EDGE_KNOWN = 1 << 0,     /* the right edge is known */
+	GRANT_DATA_SEEN = 1 << 1,      /* data has arrived */
+	GRANT_WINDOW_LIMITED = 1 << 2, /* it uses all it is granted */
+	GRANT_SLOW_START = 1 << 3,     /* its rate still grows */
+	GRANT_HOST_KNOWN = 1 << 4,     /* host is known */
+};
+
+/* What a flow is granted, and what it made of it. Edges and ends are TCP sequence numbers. */
+struct grant {
+	__u64 interval_start; /* ns */
+	__u64 computed_at;    /* the window, ns; of an unresponsive flow: when it was slowed last */
+	__u32 moved_at[4];    /* times of acknowledgements that moved the right edge, us */
+	__u32 moved_from[4];  /* where it was before */
+	__u16 moves, moves_answered; /* how many were noted, and how many of them are done with */
+	__u32 right_edge;     /* of the window that was let through */
+	__u32 interval_edge;  /* the same at the beginning of the interval */
+	__u32 data_end;       /* of the latest data */
+	__u32 last_ack;
+	__u32 segment, segment_wire; /* payload of a full one, and its bytes at the link layer */
+	__u32 window;         /* bytes */
+	__u32 share;          /* bytes per second at the link layer */
+	__u32 rate;           /* reached in the latest interval, the same */
+	__u32 interval_bytes; /* in the current one, the same */
+	__s32 window_slack;   /* the window is of a round trip longer by this, us */
+	__u32 rtt_recent, rtt_base; /* least window RTT, us: of late, ever */
+	__u32 window_rtt;     /* from an edge that moved to the first data beyond it, latest, us */
+	__u32 reserved_until; /* number of the first slot that is not reserved */
+	__u32 reserved_weight, reserved_rate; /* what is reserved: one or the other */
+	__u16 syn_window;     /* that its SYN offered, bytes */
+	__u8 host;
+	__u8 flags;           /* enum grant_flags */
+	__u32 reserved;       /* since its latest interval */
+	__u32 ack_delay;      /* what acknowledgements take beyond the least round trip, us */
+	__u32 rtt_count;      /* of the round trips that were looked at */
+	__u32 intervals;
+	__u32 peer_isn;       /* initial sequence number of the far side */
+	__u32 window_left;    /* left edge of the latest window */
+	__u32 past_shares[2]; /* share at the end of the latest interval, and of the one before */
+	__u32 pad;
+};
+
+enum flow_flags {
+	FLOW_SYN_UP = 1 << 0,
+	FLOW_SYN_DOWN = 1 << 1,
+	FLOW_CLOSED = 1 << 2,
+	FLOW_MPTCP = 1 << 3,
+};
+
+struct flow {
+	struct direction_state dir[2];
+	struct grant grant;
+	__u64 first_seen;   /* ns */
+	__u64 cgroup;
+	__u64 syn_at;       /* time of the SYN or SYN-ACK whose answer is waited for, ns */
+	__u64 queued_until; /* so long packets that arrived may wait in our queue, ns; not of TCP */
+	__u32 generation;
+	__u32 mark;
+	__u16 reason;       /* number of a rule, or enum reason */
+	__u8 tier;
+	__u8 cake_knows;
+	__u8 dscp;
+	__u8 flags;         /* enum flow_flags */
+	__u8 small;         /* its latest packet went first because the flow is small and regular */
+	__u8 pad;
+};
+
+/* A round trip beyond us that is worth a probe's, for whoever has none answered. */
+struct rtt_sample {
+	__u64 answered_at;     /* ns */
+	__be32 remote[4];      /* as in flow_key */
+	__u32 rtt_us;          /* from before our own queue on */
+	__u32 may_have_queued; /* what was answered may have waited there */
+};
+
+/* What was counted; one value per CPU. */
+struct counts {
+	__u64 packets[2]; /* super-packets count once */
+	__u64 segments[2];
+	__u64 bytes[2];
+	__u64 other[2];  /* not IP, or cut off: not classified */
+	__u64 new_flows;
+	__u64 full;      /* no entry was to be had */
+	__u64 slowed;    /* dropped: of unresponsive flows, beyond their share */
+	__u64 bypassed;  /* small ones that arrived and did not go to our queue */
+	__u64 tier_packets[2][TIERS];
+	__u64 tier_bytes[2][TIERS];
+};
+
+/* What the policer is told. */
+struct policer {
+	__u64 cost[3]; /* of a byte on the line at 98, 99 and 100 % of its rate, ns << 20; 0: off */
+	__u64 burst;   /* what may come at once, ns of the line */
+	__u64 target;  /* how long packets may wait at the provider, ns */
+	__u32 heavy;   /* bytes of a flow in a second from which it can be told to slow down */
+	__u32 mark;    /* fwmark above 98 %; 0: none */
+	struct framing framing;
+	__u32 pad;
+};
+
+/* What the policer did; packets, one value per CPU. */
+struct policed {
+	__u64 marked;  /* congestion experienced */
+	__u64 flagged; /* with the fwmark */
+	__u64 large;   /* dropped: long ones */
+	__u64 small;   /* dropped: others, when all long ones were dropped already */
+	__u64 acks;    /* dropped: empty acknowledgements, when everything else was */
+	__u64 bytes;   /* dropped, on the line */
+};
+
+/* Where one of evenkeel's own probers sends from. */
+struct probe_sender {
+	__u8 proto; /* UDP, or ICMP for both versions of it */
+	__u8 pad;
+	__be16 port; /* ICMP: identifier */
+};
+
+enum probe_number {
+	UNNUMBERED = 0xffffffff,
+};
+
+/* One of its probes. */
+struct probe_key {
+	struct probe_sender sender;
+	__be32 number; /* ICMP: sequence; UDP: at the head of the payload, or UNNUMBERED */
+};

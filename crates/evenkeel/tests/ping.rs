@@ -394,7 +394,8 @@ fn logs_are_read_again_and_compared() {
         .with_file_name("evenkeel-lab")
         .exists()
     {
-        println!("SKIP {TEST}: needs evenkeel-lab (cargo build -p evenkeel-lab)");
+        let words = "needs evenkeel-lab (cargo build -p evenkeel-lab)";
+        let _ = writeln!(std::io::stderr(), "SKIP {TEST}: {words}");
         return;
     }
     let ns = loopback();

@@ -4,6 +4,7 @@
 //! the prober's fault. Skipped, by name, where the kernel for virtual time was not built.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -48,13 +49,13 @@ echo done
 fn virtual_round_trips_are_exact() {
     const TEST: &str = "virtual_round_trips_are_exact";
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP {TEST}: needs root");
+        let _ = writeln!(std::io::stderr(), "SKIP {TEST}: needs root");
         return;
     }
     let kernel = match find(Engine::Virtual) {
         Ok(kernel) => kernel,
         Err(e @ GuestError::Missing { .. }) => {
-            println!("SKIP {TEST}: {e}");
+            let _ = writeln!(std::io::stderr(), "SKIP {TEST}: {e}");
             return;
         }
         Err(e) => panic!("{e}"),

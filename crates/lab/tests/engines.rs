@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
@@ -63,7 +64,7 @@ fn there(engine: Engine, test: &str) -> bool {
     match find(engine) {
         Ok(_) => true,
         Err(e @ GuestError::Missing { .. }) => {
-            println!("SKIP {test}: {e}");
+            let _ = writeln!(std::io::stderr(), "SKIP {test}: {e}");
             false
         }
         Err(e) => panic!("{e}"),
@@ -230,7 +231,10 @@ fn native_and_virtual_time_agree() {
     for run in [&real_none, &real_with] {
         if !run.instrument.void.is_empty() {
             let void = &run.instrument.void;
-            println!("SKIP native_and_virtual_time_agree: this machine is too busy: {void}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIP native_and_virtual_time_agree: this machine is too busy: {void}"
+            );
             return;
         }
     }

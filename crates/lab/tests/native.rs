@@ -148,12 +148,8 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
     );
 }
 
-/// Not a test of its own: what [`kill_leaves_nothing_behind`] kills.
-#[test]
+/// What [`kill_leaves_nothing_behind`] kills.
 fn child_of_the_kill_test() {
-    if std::env::var_os("EVENKEEL_LAB_CHILD").is_none() {
-        return;
-    }
     let options = RunOptions {
         quick: true,
         loads: vec!["rrul".into()],
@@ -180,6 +176,9 @@ fn child_of_the_kill_test() {
 
 #[test]
 fn kill_leaves_nothing_behind() {
+    if std::env::var_os("EVENKEEL_LAB_CHILD").is_some() {
+        return child_of_the_kill_test();
+    }
     if !common::root("kill_leaves_nothing_behind") {
         return;
     }
@@ -190,7 +189,7 @@ fn kill_leaves_nothing_behind() {
     };
     let before = devices();
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_of_the_kill_test", "--nocapture"])
+        .args(["--exact", "kill_leaves_nothing_behind", "--nocapture"])
         .env("EVENKEEL_LAB_CHILD", "1")
         .stdout(Stdio::piped())
         .spawn()

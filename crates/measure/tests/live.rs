@@ -1,5 +1,6 @@
 //! Prober, echo and load over a loopback device of their own.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use evenkeel_sys::{Netns, clock, netns::set_sysctl};
 /// A namespace whose loopback device is up; `None`, with a word, if this is really not root.
 fn loopback(test: &str) -> Option<Netns> {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP {test}: not root, so no namespaces");
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: not root, so no namespaces");
         return None;
     }
     let ns = Netns::new("loopback").unwrap();

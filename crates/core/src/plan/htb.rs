@@ -4,8 +4,9 @@
 //! urgent ones first; leaves have next to no rate of their own, so that they always borrow from
 //! their tier and share it frame by frame (quantum of one frame). Every leaf is, or hangs below,
 //! a TBF whose bucket holds one frame: it splits super-packets, so that each frame is scheduled
-//! and charged by itself. Framing is charged by HTB per frame, after the split (docs/decisions.md
-//! says why not by a size table). Non-goal: fairness between hosts; only CAKE has that.
+//! and charged by itself. Framing is charged by HTB per frame, after the split (record 0003
+//! of docs/decisions says why not by a size table). Non-goal: fairness between hosts; only CAKE
+//! has that.
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 
 mod truth;
 
+use std::io::Write as _;
+
 use evenkeel_lab::experiment::server_address;
 use evenkeel_lab::witness::round_trips;
 
@@ -13,7 +15,10 @@ const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
 #[test]
 fn a_single_round_trip_is_right_within_20_us() {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP a_single_round_trip_is_right_within_20_us: needs root");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIP a_single_round_trip_is_right_within_20_us: needs root"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -45,7 +50,10 @@ fn a_single_round_trip_is_right_within_20_us() {
 #[test]
 fn the_near_hop_is_the_providers() {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIP the_near_hop_is_the_providers: needs root");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIP the_near_hop_is_the_providers: needs root"
+        );
         return;
     }
     let line = line();

@@ -69,9 +69,6 @@ fn pour(mut to: TcpStream) {
 
 #[test]
 fn the_programs_leave_the_goodput_as_it_is() {
-    if std::env::var_os("EVENKEEL_UML").is_some() {
-        return; // that machine has one processor, and an interpreter
-    }
     everywhere("the_programs_leave_the_goodput_as_it_is", |w| {
         // What is attached does not depend on the disciplines, which are not there.
         if w.wan != Wan::Veth || w.backend != Backend::HtbBuckets || !w.caps.has(Feature::Bpf) {

@@ -127,10 +127,6 @@ fn killed_anywhere() {
 fn others_at_tcx_run_beside_ours() {
     use aya::programs::{SchedClassifier, TcAttachType};
     let test = "others_at_tcx_run_beside_ours";
-    // That kernel is older than tcx.
-    if std::env::var_os("EVENKEEL_UML").is_some() {
-        return;
-    }
     everywhere(test, |w| {
         if !w.caps.has(Feature::Bpf) {
             return;

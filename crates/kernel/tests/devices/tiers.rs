@@ -1,5 +1,6 @@
 //! Each kind of packet goes to its tier: sent through the device, seen in the kernel's counters.
 
+use std::io::Write as _;
 use std::net::UdpSocket;
 
 use evenkeel_core::classify::Tier;
@@ -183,7 +184,7 @@ fn a_rule_moves_a_control_group() {
         };
         match w.shape(&spec("voice")) {
             Err(e) if e.to_string().contains("cannot tell control groups") => {
-                println!("SKIP a_rule_moves_a_control_group: {e}");
+                let _ = writeln!(std::io::stderr(), "SKIP a_rule_moves_a_control_group: {e}");
                 std::fs::remove_dir(&group).unwrap();
                 return;
             }

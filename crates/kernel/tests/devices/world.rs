@@ -25,6 +25,15 @@ pub(crate) fn root(test: &str) -> bool {
     root
 }
 
+/// Says here what tests in a guest said that they skip.
+pub(crate) fn pass_on_skips(text: &str, errors: &str) {
+    for line in text.lines().chain(errors.lines()) {
+        if let Some(at) = line.find("SKIP ") {
+            let _ = writeln!(std::io::stderr(), "{}", &line[at..]);
+        }
+    }
+}
+
 fn nix_uid() -> u32 {
     use std::os::unix::fs::MetadataExt as _;
     std::fs::metadata("/proc/self").unwrap().uid()
@@ -54,6 +63,10 @@ pub(crate) fn everywhere(test: &str, f: impl Fn(&World) + Send + Sync) {
         return;
     }
     let all = capabilities().unwrap();
+    if !all.has(Feature::Bpf) {
+        let words = "with our programs: this kernel takes no eBPF";
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: {words}");
+    }
     for backend in Backend::ALL {
         let mut caps = all.clone();
         if backend != Backend::Cake {

@@ -5,6 +5,7 @@
 //! Non-goals: the guests that run cells (`evenkeel_lab::guest`).
 #![allow(dead_code, reason = "every file of tests uses a part")]
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -19,11 +20,16 @@ pub(crate) fn is_guest() -> bool {
     std::env::var_os("EVENKEEL_UML").is_some()
 }
 
+/// Says that `test` was skipped, past the harness, which hides the output of what passes.
+fn skipped(test: &str, why: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "SKIP {test}: {why}");
+}
+
 /// Says so and is false if this is really not root.
 pub(crate) fn root(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
-        println!("SKIP {test}: not root, so no namespaces, no TUN and no guest");
+        skipped(test, "not root, so no namespaces, no TUN and no guest");
     }
     root
 }
@@ -39,7 +45,7 @@ pub(crate) fn in_virtual_time(test: &str) -> bool {
     }
     match find(Engine::Virtual) {
         Ok(kernel) => in_guest(test, &["--virtual", kernel.to_str().unwrap()]),
-        Err(e @ GuestError::Missing { .. }) => println!("SKIP {test}: {e}"),
+        Err(e @ GuestError::Missing { .. }) => skipped(test, e),
         Err(e) => panic!("{e}"),
     }
     false

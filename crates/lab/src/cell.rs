@@ -53,6 +53,26 @@ pub struct Cell {
     pub duration: Duration,
 }
 
+impl Cell {
+    /// All of `experiment` and of the cell that its result depends on, beside kernel and code; `None`
+    /// if there is no such load. Names, words and other loads are not in it.
+    pub fn inputs(&self, experiment: &Experiment) -> Option<String> {
+        let e = experiment;
+        Some(format!(
+            "{:?}; {} clients, {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
+            e.line,
+            e.clients,
+            e.servers,
+            e.duration,
+            e.probe,
+            e.load_spec(&self.load)?,
+            self.condition,
+            self.seed,
+            self.duration,
+        ))
+    }
+}
+
 /// Where a shaper works: the gateway, on whose namespace the calling thread is.
 #[derive(Debug, Clone)]
 pub struct Site {

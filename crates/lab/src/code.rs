@@ -1,20 +1,31 @@
 //! The identity of the code that measured a cell, by what its condition runs.
 //!
 //! Principles: computed when this crate is built, from the sources themselves
-//! (`build/identity.rs`). Non-goals: the rest of what a cell depends on (`kept`).
+//! (`identity`). Non-goals: the rest of what a cell depends on (`kept`).
 
-#[cfg(test)]
-#[path = "../build/identity.rs"]
-mod identity;
+use crate::identity::Scope;
 
 /// A checksum of the code that a cell of this condition depends on.
 pub fn code_of(condition: &str) -> &'static str {
-    if condition == "evenkeel-auto" || condition.starts_with("evenkeel-auto-") {
-        env!("EVENKEEL_CODE_AUTO")
-    } else if condition == "evenkeel" || condition.starts_with("evenkeel-") {
-        env!("EVENKEEL_CODE_TOLD")
+    match scope_of(condition) {
+        Scope::Auto => env!("EVENKEEL_CODE_AUTO"),
+        Scope::Told => env!("EVENKEEL_CODE_TOLD"),
+        Scope::Peer => env!("EVENKEEL_CODE_PEER"),
+    }
+}
+
+/// Which code a condition of this name runs.
+pub(crate) fn scope_of(condition: &str) -> Scope {
+    let is = |name: &str| {
+        let rest = condition.strip_prefix(name);
+        rest.is_some_and(|r| r.is_empty() || r.starts_with('-'))
+    };
+    if is("evenkeel-auto") {
+        Scope::Auto
+    } else if is("evenkeel") {
+        Scope::Told
     } else {
-        env!("EVENKEEL_CODE_PEER")
+        Scope::Peer
     }
 }
 
@@ -24,7 +35,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::identity::{Scope, checksum, files};
+    use super::Scope;
+    use crate::identity::{checksum, files};
 
     /// A workspace of these files.
     fn workspace(files: &BTreeMap<&str, &str>) -> tempfile::TempDir {

@@ -122,20 +122,11 @@ impl Kept {
     /// A cell's file, and everything that its result depends on.
     fn place(&self, cell: &Cell) -> Option<(PathBuf, String)> {
         let dir = self.dir.as_ref()?;
-        let e = &self.experiment;
         let key = format!(
-            "{} code {}; {:?}; {} clients, {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
+            "{} code {}; {}",
             self.maker,
             code_of(&cell.condition),
-            e.line,
-            e.clients,
-            e.servers,
-            e.duration,
-            e.probe,
-            e.load_spec(&cell.load)?,
-            cell.condition,
-            cell.seed,
-            cell.duration,
+            cell.inputs(&self.experiment)?
         );
         let name = format!("{}.json", checksum(key.as_bytes()));
         Some((dir.join(name), key))

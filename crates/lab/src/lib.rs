@@ -13,12 +13,14 @@ pub mod experiment;
 pub mod guest;
 pub mod judge;
 pub mod net;
+pub mod pages;
 pub mod peers;
 pub mod topology;
 pub mod witness;
 
 mod cell;
 mod code;
+mod identity;
 mod kept;
 mod run;
 

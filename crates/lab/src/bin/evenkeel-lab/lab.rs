@@ -331,7 +331,7 @@ pub(crate) fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
 }
 
 /// The day in UTC: `2026-01-31`.
-fn today() -> String {
+pub(crate) fn today() -> String {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     now.split('T').next().unwrap_or_default().to_owned()
 }

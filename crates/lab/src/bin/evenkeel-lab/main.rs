@@ -8,6 +8,7 @@ mod engine;
 mod lab;
 mod lines;
 mod report;
+mod results;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,9 @@ enum Command {
     /// Experiments on emulated lines
     #[command(subcommand)]
     Lab(lab::Lab),
+    /// The committed result pages: make what is stale, or check or confirm them
+    #[command(hide = true)]
+    Results(results::Results),
     /// Tables and pictures of a result or of ping logs again, without measuring
     Report(report::Report),
 }
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
         Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
         Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
+        Command::Results(args) => results::results(&args),
         Command::Report(args) => report::report(&args),
     };
     match result {

@@ -87,6 +87,18 @@ pub(crate) fn checksum(root: &Path, files: &[String], scope: Scope) -> io::Resul
     Ok(format!("{sum:016x}"))
 }
 
+/// The checksum of whole crates below the workspace's `root`, and of what they are built with.
+///
+/// Errors: a crate cannot be read.
+pub(crate) fn checksum_of_crates(root: &Path, crates: &[String]) -> io::Result<String> {
+    let mut files: BTreeSet<String> = BESIDE[..2].iter().map(|&f| f.to_owned()).collect();
+    for name in crates {
+        collect(root, &Path::new("crates").join(name), &mut files)?;
+    }
+    let files: Vec<String> = files.into_iter().collect();
+    checksum(root, &files, Scope::Auto)
+}
+
 /// The lab and the crates of this workspace that it depends on, save those that only show.
 fn crates(root: &Path) -> io::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use evenkeel_core::framing::PRESETS;
 use evenkeel_core::tc::{
     AckFilter, Action, Cake, Diffserv, Filter, FilterKind, FlowMode, FqCodel, Handle, LinkLayer,
-    Matchall, Op, Protocol, Qdisc, QdiscSpec, Sfq, U32, Verdict,
+    Mark, Matchall, Op, Protocol, Qdisc, QdiscSpec, Sfq, U32, Verdict,
 };
 use evenkeel_core::{Framing, Rate};
 use evenkeel_sys::Netns;
@@ -288,6 +288,45 @@ fn matchall_and_actions() {
     });
 }
 
+#[test]
+fn u32_marks() {
+    lab("u32_marks", |lab| {
+        lab.apply(&Op::QdiscAdd(QdiscSpec {
+            parent: Handle::INGRESS,
+            handle: Handle::NONE,
+            ..root(Qdisc::Clsact)
+        }))
+        .unwrap();
+        let mark = Some(Mark {
+            val: 10,
+            mask: 0xff,
+        });
+        let op = Op::FilterAdd {
+            dev: "wan".into(),
+            filter: Filter {
+                parent: Handle::CLSACT_EGRESS,
+                pref: 11,
+                protocol: Protocol::All,
+                handle: 0,
+                kind: FilterKind::U32(U32 {
+                    mark,
+                    classid: Some(Handle::class(1, 0x12)),
+                    ..U32::default()
+                }),
+            },
+        };
+        lab.apply(&op).unwrap();
+        let reported = lab.filters(Handle::CLSACT_EGRESS);
+        let got = reported.iter().find_map(|f| match &f.body {
+            FilterBody::Known(FilterKind::U32(got)) if got.classid.is_some() => Some(got.mark),
+            _ => None,
+        });
+        // Without CONFIG_CLS_U32_MARK the kernel leaves the mark out and says nothing.
+        let lacks = got == Some(None) && !is_guest();
+        assert!(got == Some(mark) || lacks, "{op}: {reported:#?}");
+    });
+}
+
 /// Everything above once more, on a kernel that has every kind.
 #[test]
 fn all_kinds_in_user_mode_linux() {
@@ -304,5 +343,5 @@ fn all_kinds_in_user_mode_linux() {
     let text = String::from_utf8_lossy(&out.stdout);
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{text}\n{errors}");
-    assert!(text.contains("4 passed"), "not all ran:\n{text}");
+    assert!(text.contains("5 passed"), "not all ran:\n{text}");
 }

@@ -17,6 +17,22 @@ impl Dice {
     }
 }
 
+/// What a probe waits `t` seconds after the load's start.
+fn queue_ms(load: &str, shaped: bool, t: f64, noise: f64) -> f64 {
+    match (load, shaped) {
+        ("idle", _) => 0.3 * noise,
+        (_, true) if t < 0.4 && load != "up1" => 18.0 * t / 0.4 * noise,
+        (_, true) => 0.9 + 1.4 * noise.powi(6),
+        ("down1", false) => {
+            let phase = (t / 3.7).fract();
+            let cubic = 28.0 + 60.0 * (phase - 0.6).powi(3);
+            cubic.clamp(12.0, 38.0) * (t / 0.5).min(1.0) + 2.0 * noise
+        }
+        ("up1", false) => 93.0 * (t / 0.8).min(1.0) + 4.0 * noise,
+        (_, false) => 50.0 + 30.0 * (t * 1.9).sin() + 10.0 * noise,
+    }
+}
+
 /// A run with a probe every `1 / per_second` s for `seconds`; about one in `lose` probes is lost.
 pub(crate) fn run(
     load: &str,
@@ -34,18 +50,7 @@ pub(crate) fn run(
     for i in 0..(seconds * per_second) as u64 {
         let t = i as f64 / per_second;
         let noise = dice.roll();
-        let queue = match (load, shaped) {
-            ("idle", _) => 0.3 * noise,
-            (_, true) if t < 0.4 && load != "up1" => 18.0 * t / 0.4 * noise,
-            (_, true) => 0.9 + 1.4 * noise.powi(6),
-            ("down1", false) => {
-                let phase = (t / 3.7).fract();
-                let cubic = 28.0 + 60.0 * (phase - 0.6).powi(3);
-                cubic.clamp(12.0, 38.0) * (t / 0.5).min(1.0) + 2.0 * noise
-            }
-            ("up1", false) => 93.0 * (t / 0.8).min(1.0) + 4.0 * noise,
-            (_, false) => 50.0 + 30.0 * (t * 1.9).sin() + 10.0 * noise,
-        };
+        let queue = queue_ms(load, shaped, t, noise);
         let lost = lose.is_some_and(|n| (dice.roll() * n as f64) as u64 == 0);
         udp.push((t, (!lost).then_some(base + queue)));
     }

@@ -107,6 +107,28 @@ mod tests {
         assert_eq!(jain(&[5.0, 5.0, 5.0]), Some(1.0));
         assert_eq!(jain(&[1.0, 0.0, 0.0, 0.0]), Some(0.25));
         assert_eq!(jain(&[0.0, 0.0]), None);
+        // 6^2 / (3 * 14)
+        assert_eq!(jain(&[1.0, 2.0, 3.0]), Some(36.0 / 42.0));
+    }
+
+    #[test]
+    fn between_two_samples() {
+        assert_eq!(median(&[4.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[]), None);
+        let sorted = [10.0, 20.0, 40.0];
+        for (q, value) in [
+            (-1.0, 10.0),
+            (0.0, 10.0),
+            (0.25, 15.0),
+            (0.75, 30.0),
+            (2.0, 40.0),
+        ] {
+            assert!((quantile_sorted(&sorted, q) - value).abs() < 1e-12, "{q}");
+        }
+        assert!(quantile_sorted(&[], 0.5).is_nan());
+        // 20 + 0.9 * 20, of positions 0, 1, 2
+        let s = Summary::of(&sorted).unwrap();
+        assert!((s.p95 - 38.0).abs() < 1e-12, "{}", s.p95);
     }
 
     proptest! {

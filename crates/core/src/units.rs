@@ -226,6 +226,65 @@ mod tests {
         }
     }
 
+    #[test]
+    fn parts_and_units() {
+        let rate = Rate::from_kbit(1_501);
+        assert_eq!(
+            (rate.bps(), rate.kbit(), rate.bytes_per_sec()),
+            (1_501_000, 1_501, 187_625)
+        );
+        // Rounded down.
+        assert_eq!(Rate::from_bps(1_999).kbit(), 1);
+        assert_eq!(Rate::from_bps(1_999).permille(500).bps(), 999);
+        assert_eq!(rate.per_ten_thousand(9_965), Rate::from_bps(1_495_746));
+        assert_eq!(Rate::MAX.permille(2_000).bps(), 800_000_000_000);
+        // Rounded up, and down.
+        let third = Rate::from_bps(24_000);
+        assert_eq!(third.time_for(1), Some(Duration::from_nanos(333_334)));
+        assert_eq!(third.bytes_in(Duration::from_nanos(333_333)), 0);
+        assert_eq!(third.bytes_in(Duration::from_millis(1)), 3);
+        assert_eq!(Rate::from_bps(0).time_for(1), None);
+    }
+
+    #[test]
+    fn shown_in_the_largest_unit_that_loses_nothing() {
+        for (bps, text) in [
+            (0, "0bit"),
+            (12_345, "12345bit"),
+            (12_000, "12kbit"),
+            (1_500_000, "1500kbit"),
+            (2_000_000, "2mbit"),
+            (3_000_000_000, "3gbit"),
+        ] {
+            assert_eq!(Rate(bps).to_string(), text);
+        }
+        assert_eq!(format!("{:>8}|", Rate(12_000)), "  12kbit|");
+    }
+
+    #[test]
+    fn files_have_texts_or_numbers() {
+        for (json, bps) in [("\"1.5mbit\"", 1_500_000), ("40143", 40_143_000)] {
+            let rate: Rate = serde_json::from_str(json).unwrap();
+            assert_eq!(rate.bps(), bps);
+        }
+        assert!(serde_json::from_str::<Rate>("-1").is_err());
+        assert_eq!(serde_json::to_string(&Rate(12_000)).unwrap(), "\"12kbit\"");
+    }
+
+    #[test]
+    fn limits_and_decimals() {
+        assert_eq!("400gbit".parse::<Rate>(), Ok(Rate::MAX));
+        assert_eq!("0.000008gbit".parse::<Rate>(), Ok(Rate::MIN));
+        assert_eq!(
+            "8.000999bit".parse::<Rate>().map_err(|e| e.why),
+            Err("it is below 8kbit")
+        );
+        assert_eq!("8000.9bit".parse::<Rate>().map(Rate::bps), Ok(8_000));
+        assert!("1.1234567890mbit".parse::<Rate>().is_err());
+        assert!("1.123456789mbit".parse::<Rate>().is_ok());
+        assert!(".5mbit".parse::<Rate>().is_err());
+    }
+
     proptest! {
         #[test]
         fn display_reads_back(bps in Rate::MIN.0..=Rate::MAX.0) {

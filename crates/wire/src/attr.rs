@@ -166,6 +166,67 @@ mod tests {
         }
     }
 
+    #[test]
+    fn numbers_are_read_where_they_are() {
+        let bytes: [u8; 10] = std::array::from_fn(|i| i as u8 + 1);
+        assert_eq!(u16_at(&bytes, 1), Some(u16::from_ne_bytes([2, 3])));
+        assert_eq!(u32_at(&bytes, 2), Some(u32::from_ne_bytes([3, 4, 5, 6])));
+        let eight = u64::from_ne_bytes([3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(u64_at(&bytes, 2), Some(eight));
+        assert_eq!(
+            (u16_at(&bytes, 9), u32_at(&bytes, 7), u64_at(&bytes, 3)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        let mut w = Writer::new(vec![9; 4]);
+        w.u32_if(1, None)
+            .u32_if(2, Some(0x0102_0304))
+            .u64(3, 0x0102_0304_0506_0708);
+        let bytes = w.finish();
+        assert_eq!(bytes[..4], [9; 4]);
+        let all: Vec<_> = attrs(&bytes[4..]).collect();
+        assert_eq!(all.len(), 2);
+        assert_eq!(u32_at(all[0].1, 0), Some(0x0102_0304));
+        assert_eq!(u64_at(all[1].1, 0), Some(0x0102_0304_0506_0708));
+    }
+
+    #[test]
+    fn a_marked_nest_has_the_flag_and_its_type_has_not() {
+        let mut w = Writer::default();
+        w.nest_marked(0x0102, |w| {
+            w.u32(1, 7);
+        });
+        let bytes = w.finish();
+        assert_eq!(u16_at(&bytes, 2), Some(0x8102));
+        assert_eq!(attrs(&bytes).next().map(|a| a.0), Some(0x0102));
+    }
+
+    #[test]
+    fn of_several_the_last_counts() {
+        let mut w = Writer::default();
+        w.u32(1, 7).u32(2, 8).u32(1, 9);
+        let bytes = w.finish();
+        assert_eq!(find(&bytes, 1).and_then(|v| u32_at(v, 0)), Some(9));
+        assert_eq!(find(&bytes, 3), None);
+    }
+
+    #[test]
+    fn what_is_too_long_is_cut_and_ends_well() {
+        let mut w = Writer::default();
+        w.bytes(1, &vec![5; 70_000]).u32(2, 7);
+        let bytes = w.finish();
+        let all: Vec<_> = attrs(&bytes).collect();
+        assert_eq!((all[0].1.len(), all[1].0), (65_531, 2));
+    }
+
+    #[test]
+    fn a_text_may_lack_its_zero() {
+        assert_eq!((text(b"htb"), text(b"ht\0b")), ("htb".into(), "ht".into()));
+    }
+
     proptest! {
         #[test]
         fn never_panics(bytes: Vec<u8>, at: usize) {

@@ -2,16 +2,16 @@
 //! (`BPF_PROG_TEST_RUN`). Needs root.
 #![no_main]
 
-#[path = "../../crates/datapath/tests/anything/mod.rs"]
-mod anything;
+#[path = "../../crates/datapath/tests/any_packet/mod.rs"]
+mod any_packet;
 
 use std::cell::RefCell;
 
-use anything::Anything;
+use any_packet::AnyPacket;
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
-    static PROGRAMS: RefCell<Anything> = RefCell::new(Anything::new());
+    static PROGRAMS: RefCell<AnyPacket> = RefCell::new(AnyPacket::new());
 }
 
 fuzz_target!(|bytes: &[u8]| {

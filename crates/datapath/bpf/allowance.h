@@ -10,6 +10,44 @@
 
 #include "share.h"
 
+/* How much longer round trips of a flow were of late than its least, us. */
+static __always_inline __u32 excess_rtt(const struct line *l, const struct flow *f)
+{
+	const struct grant *g = &f->grant;
+	__u32 least = g->rtt_base, far = f->dir[UP].rtt_min, packet = l->packet_ns / 1000;
+
+	/* It may never have seen the line without a queue, but its handshake was no full packet. */
+	if (far && far + packet + 100 < least)
+		least = far + packet + 100;
+	return g->rtt_recent > least ? g->rtt_recent - least : 0;
+}
+
+/* Whether the line has long been idle in spite of this flow: then so long as its round trips take, so
+ * long do its acknowledgements.
+ */
+static __always_inline int is_idle_proven(const struct line *l, const struct pool *pool, __u32 base,
+					  __u64 now)
+{
+	__u64 since = now - pool->full_at;
+	int proven = since >= idle_proof(l, base);
+
+	/* Sooner where a good part of it is free at this moment, as it is at the beginning. */
+	if (pool->rate_now < l->target - l->target / 32)
+		proven |= since + SECOND * 3 / 16 >= idle_proof(l, base);
+	return proven;
+}
+
+/* The smallest share of late, of which what arrived was let through a round trip or two ago. */
+static __always_inline __u32 smallest_share(const struct grant *g)
+{
+	__u32 low = g->share;
+
+	for (int i = 0; i < 2; i++)
+		if (g->past_shares[i] && g->past_shares[i] < low)
+			low = g->past_shares[i];
+	return low;
+}
+
 /* Adjusts a flow's slack after an interval of `took_us` at whose begin it was window-limited. */
 static __always_inline void adjust_window_slack(const struct line *l, struct pool *pool,
 						struct flow *f, __u32 took_us, __u64 now)
@@ -18,17 +56,7 @@ static __always_inline void adjust_window_slack(const struct line *l, struct poo
 	__u32 base = base_rtt(f), share = g->share;
 	__u32 packet = l->packet_ns / 1000;
 	__u32 small = packet + (packet < 1000 ? packet : 1000) + 100 + l->slack;
-	__u32 from = g->rtt_base, far = f->dir[UP].rtt_min;
-	/* What arrived was let through a round trip or two ago, by what was the share then. */
-	__u32 low = share;
-
-	for (int i = 0; i < 2; i++)
-		if (g->past_shares[i] && g->past_shares[i] < low)
-			low = g->past_shares[i];
-	/* It may never have seen the line without a queue, but its handshake was no full packet. */
-	if (far && far + packet + 100 < from)
-		from = far + packet + 100;
-	__u32 excess = g->rtt_recent > from ? g->rtt_recent - from : 0;
+	__u32 low = smallest_share(g), excess = excess_rtt(l, f);
 	__s32 slack = g->window_slack;
 
 	if (!(g->flags & GRANT_WINDOW_LIMITED) || !share)
@@ -39,15 +67,8 @@ static __always_inline void adjust_window_slack(const struct line *l, struct poo
 	pool->queue_us = (pool->queue_us + excess) / 2;
 	if (took_us > 200000)
 		took_us = 200000;
-	/* A queue, unless the line has long been idle in spite of it: then so long do
-	 * acknowledgements take.
-	 */
-	__u64 since = now - pool->full_at;
-	int proven = since >= idle_proof(l, base);
+	int proven = is_idle_proven(l, pool, base, now);
 
-	/* Sooner where a good part of it is free at this moment, as it is at the beginning. */
-	if (pool->rate_now < l->target - l->target / 32)
-		proven |= since + SECOND * 3 / 16 >= idle_proof(l, base);
 	if (!pool->full && proven && excess > g->ack_delay)
 		g->ack_delay = excess;
 	if (pool->full)

@@ -4,17 +4,16 @@
 //! attaches its descriptors hands it the device's packets, and [`Maps`] reads and sets what the
 //! programs look at, also long after the process that loaded them has ended.
 //!
-//! Principles: values in maps are bytes with one description on each side (`bpf/types.h`,
-//! `layout`); a kernel that refuses is an error with its words, and shaping goes on without.
+//! Principles: what stands in maps is described once, in `bpf/types.h`, of which `build/layout.rs` makes
+//! Rust; `values` says what it means; a kernel that refuses is an error with its words, and shaping goes on without.
 //! Non-goals: attaching (crate `evenkeel-kernel`, which owns the device's filters), policy.
 
-pub mod layout;
+mod layout;
 mod maps;
-mod policer;
 mod programs;
+pub mod values;
 
-pub use maps::{Maps, RttHistogram};
-pub use policer::Policed;
+pub use maps::Maps;
 pub use programs::{NOTHING, Programs, Ran};
 
 /// What can go wrong, with the kernel's words.

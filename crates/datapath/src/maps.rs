@@ -7,18 +7,21 @@ use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, Queue};
 
 use evenkeel_core::ping::arrivals::{Arrivals, Sender};
 use evenkeel_core::police::Policer;
+use evenkeel_core::units::PerDirection;
 
 use crate::Error;
-use crate::layout::{CONFIG, COUNTS, Config, Counts, FLOW, Flow, KEY, Key, MAX_RULES, RTT_STEPS};
-use crate::layout::{LINE, Line, RULE, Rule, Side, TRIP, TRIPS, Trip};
-use crate::policer::{POLICED, POLICER, Policed, to_bytes};
+use crate::layout;
+use crate::values::{
+    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Policed, RTT_SAMPLES,
+    RttHistogram, RttSample, Rule, answer_key, policer_to_layout, sender_key, step_end,
+};
 
 const CONFIG_MAP: &str = "ek_config";
 const LINE_MAP: &str = "ek_line";
 const RULES_MAP: &str = "ek_rules";
 const FLOWS_MAP: &str = "ek_flows";
 const RTT_MAP: &str = "ek_rtt";
-const TRIPS_MAP: &str = "ek_rtt_samples";
+const RTT_SAMPLES_MAP: &str = "ek_rtt_samples";
 const COUNTS_MAP: &str = "ek_counts";
 const POLICER_MAP: &str = "ek_policer";
 const SENDERS_MAP: &str = "ek_senders";
@@ -28,21 +31,18 @@ const POLICED_MAP: &str = "ek_policed";
 /// The maps of programs that are loaded or attached.
 #[allow(missing_debug_implementations)] // aya's maps have none.
 pub struct Maps {
-    config: Array<MapData, [u8; CONFIG]>,
-    line: Array<MapData, [u8; LINE]>,
-    rules: Array<MapData, [u8; RULE]>,
-    flows: HashMap<MapData, [u8; KEY], [u8; FLOW]>,
+    config: Array<MapData, [u8; layout::Config::SIZE]>,
+    line: Array<MapData, [u8; layout::Line::SIZE]>,
+    rules: Array<MapData, [u8; layout::Rule::SIZE]>,
+    flows: HashMap<MapData, [u8; layout::FlowKey::SIZE], [u8; layout::Flow::SIZE]>,
     rtt: PerCpuArray<MapData, u64>,
-    trips: Queue<MapData, [u8; TRIP]>,
-    counts: PerCpuArray<MapData, [u8; COUNTS]>,
-    policer: Array<MapData, [u8; POLICER]>,
-    policed: PerCpuArray<MapData, [u8; POLICED]>,
-    senders: HashMap<MapData, [u8; 4], u64>,
-    arrivals: HashMap<MapData, [u8; 8], u64>,
+    rtt_samples: Queue<MapData, [u8; layout::RttSample::SIZE]>,
+    counts: PerCpuArray<MapData, [u8; layout::Counts::SIZE]>,
+    policer: Array<MapData, [u8; layout::Policer::SIZE]>,
+    policed: PerCpuArray<MapData, [u8; layout::Policed::SIZE]>,
+    senders: HashMap<MapData, [u8; layout::ProbeSender::SIZE], u64>,
+    arrivals: HashMap<MapData, [u8; layout::ProbeKey::SIZE], u64>,
 }
-
-/// How often round trips took how long: the upper end of each step, and the count.
-pub type RttHistogram = Vec<(Duration, u64)>;
 
 fn failed(what: &'static str, map: &'static str) -> impl Fn(MapError) -> Error {
     move |e| Error::Map {
@@ -103,9 +103,9 @@ impl Maps {
                 .try_into()
                 .map_err(failed("open", FLOWS_MAP))?,
             rtt: open(RTT_MAP)?.try_into().map_err(failed("open", RTT_MAP))?,
-            trips: open(TRIPS_MAP)?
+            rtt_samples: open(RTT_SAMPLES_MAP)?
                 .try_into()
-                .map_err(failed("open", TRIPS_MAP))?,
+                .map_err(failed("open", RTT_SAMPLES_MAP))?,
             counts: open(COUNTS_MAP)?
                 .try_into()
                 .map_err(failed("open", COUNTS_MAP))?,
@@ -125,15 +125,18 @@ impl Maps {
     }
 
     /// What the programs are told now.
-    pub fn config(&self) -> Result<Config, Error> {
+    fn config(&self) -> Result<Config, Error> {
         let bytes = self.config.get(&0, 0).map_err(failed("read", CONFIG_MAP))?;
-        Ok(Config::from_bytes(&bytes).unwrap_or_default())
+        Ok(Config::from_layout(&layout::Config::from_bytes(&bytes)))
     }
 
-    /// Where tiers are handed to: of what leaves, and of what arrives.
-    pub fn set_sides(&mut self, side: [Side; 2]) -> Result<(), Error> {
+    /// How tiers are told to the queueing disciplines, and how long packets may be.
+    pub fn set_directions(
+        &mut self,
+        direction: PerDirection<DirectionConfig>,
+    ) -> Result<(), Error> {
         let config = Config {
-            side,
+            direction,
             ..self.config()?
         };
         self.set_config(config)
@@ -142,14 +145,14 @@ impl Maps {
     /// The line whose arrivals are held to its rate by receive windows; `None`: windows are left
     /// alone.
     pub fn set_line(&mut self, line: Option<Line>) -> Result<(), Error> {
-        let bytes = line.map_or([0; LINE], Line::to_bytes);
+        let bytes = line.map_or([0; layout::Line::SIZE], |line| line.to_layout().to_bytes());
         self.line.set(0, bytes, 0).map_err(failed("set", LINE_MAP))
     }
 
     /// Until when windows are bounded, on the steady clock; zero: they are left alone.
     pub fn lease(&self) -> Result<Duration, Error> {
         let bytes = self.line.get(&0, 0).map_err(failed("read", LINE_MAP))?;
-        Ok(Line::lease_from_bytes(&bytes).unwrap_or_default())
+        Ok(Duration::from_nanos(layout::Line::from_bytes(&bytes).lease))
     }
 
     /// Replaces the rules without a gap: the new ones are written beside the old, then both
@@ -169,7 +172,7 @@ impl Maps {
         }
         for (i, rule) in (first_rule..).zip(rules) {
             self.rules
-                .set(i, rule.to_bytes(), 0)
+                .set(i, rule.to_layout().to_bytes(), 0)
                 .map_err(failed("set", RULES_MAP))?;
         }
         self.set_config(Config {
@@ -182,7 +185,7 @@ impl Maps {
 
     fn set_config(&mut self, config: Config) -> Result<(), Error> {
         self.config
-            .set(0, config.to_bytes(), 0)
+            .set(0, config.to_layout().to_bytes(), 0)
             .map_err(failed("set", CONFIG_MAP))
     }
 
@@ -195,39 +198,49 @@ impl Maps {
             let Ok(flow) = self.flows.get(&key, 0) else {
                 continue;
             };
-            all.extend(Key::from_bytes(&key).zip(Flow::from_bytes(&flow)));
+            let flow = Flow::from_layout(&layout::Flow::from_bytes(&flow));
+            all.extend(flow.map(|f| (Key::from_layout(&layout::FlowKey::from_bytes(&key)), f)));
         }
         Ok(all)
     }
 
     /// One flow.
     pub fn flow(&self, key: Key) -> Option<Flow> {
-        Flow::from_bytes(&self.flows.get(&key.to_bytes(), 0).ok()?)
+        let bytes = self.flows.get(&key.to_layout().to_bytes(), 0).ok()?;
+        Flow::from_layout(&layout::Flow::from_bytes(&bytes))
     }
 
-    /// Round trips so far: of the Internet's side, and of the LAN's.
-    pub fn round_trips(&self) -> Result<[RttHistogram; 2], Error> {
-        let mut both = [Vec::new(), Vec::new()];
-        for (side, histogram) in both.iter_mut().enumerate() {
-            for step in 0..RTT_STEPS {
-                let at = (side * RTT_STEPS + step) as u32;
-                let counts = self.rtt.get(&at, 0).map_err(failed("read", RTT_MAP))?;
-                histogram.push((step_end(step as u32), counts.iter().sum()));
-            }
-        }
-        Ok(both)
+    /// Round trips so far: beyond us in each direction, so of uploads the Internet's and of downloads the
+    /// LAN's.
+    pub fn round_trips(&self) -> Result<PerDirection<RttHistogram>, Error> {
+        let side = |direction: u32| {
+            (0..layout::RTT_STEPS)
+                .map(|step| {
+                    let at = direction * layout::RTT_STEPS + step;
+                    let counts = self.rtt.get(&at, 0).map_err(failed("read", RTT_MAP))?;
+                    Ok((step_end(step), counts.iter().sum()))
+                })
+                .collect::<Result<RttHistogram, Error>>()
+        };
+        Ok(PerDirection {
+            up: side(layout::UP)?,
+            down: side(layout::DOWN)?,
+        })
     }
 
-    /// Takes the latest round trips that are worth a probe's, oldest first; [`TRIPS`] at most
-    /// are kept.
-    pub fn take_trips(&mut self) -> Result<Vec<Trip>, Error> {
+    /// Takes the latest round trips that are worth a probe's, oldest first. So many are kept:
+    /// [`RTT_SAMPLES`].
+    pub fn take_rtt_samples(&mut self) -> Result<Vec<RttSample>, Error> {
         let mut all = Vec::new();
         // As many may come meanwhile.
-        for _ in 0..2 * TRIPS {
-            match self.trips.pop(0) {
-                Ok(bytes) => all.extend(Trip::from_bytes(&bytes)),
+        for _ in 0..2 * RTT_SAMPLES {
+            match self.rtt_samples.pop(0) {
+                Ok(bytes) => {
+                    let sample = layout::RttSample::from_bytes(&bytes);
+                    all.push(RttSample::from_layout(&sample));
+                }
                 Err(MapError::ElementNotFound) => break,
-                Err(e) => return Err(failed("read", TRIPS_MAP)(e)),
+                Err(e) => return Err(failed("read", RTT_SAMPLES_MAP)(e)),
             }
         }
         Ok(all)
@@ -236,14 +249,14 @@ impl Maps {
     /// Polices arrivals from now on, or does not any more.
     pub fn set_policer(&mut self, policer: Option<&Policer>) -> Result<(), Error> {
         self.policer
-            .set(0, to_bytes(policer), 0)
+            .set(0, policer_bytes(policer), 0)
             .map_err(failed("set", POLICER_MAP))
     }
 
     /// Whether arrivals are policed as `policer` says.
     pub fn is_policed(&self, policer: &Policer) -> Result<bool, Error> {
         let bytes = self.policer.get(&0, 0);
-        Ok(bytes.map_err(failed("read", POLICER_MAP))? == to_bytes(Some(policer)))
+        Ok(bytes.map_err(failed("read", POLICER_MAP))? == policer_bytes(Some(policer)))
     }
 
     /// What the policer did.
@@ -251,7 +264,7 @@ impl Maps {
         let per_cpu = self.policed.get(&0, 0);
         let mut policed = Policed::default();
         for bytes in per_cpu.map_err(failed("read", POLICED_MAP))?.iter() {
-            policed.add(bytes);
+            policed.add(&layout::Policed::from_bytes(bytes));
         }
         Ok(policed)
     }
@@ -261,7 +274,7 @@ impl Maps {
         let per_cpu = self.counts.get(&0, 0).map_err(failed("read", COUNTS_MAP))?;
         let mut counts = Counts::default();
         for bytes in per_cpu.iter() {
-            counts.add(bytes);
+            counts.add(&layout::Counts::from_bytes(bytes));
         }
         Ok(counts)
     }
@@ -271,55 +284,18 @@ impl Maps {
 impl Arrivals for Maps {
     fn watch(&mut self, sender: Sender) {
         // If there is no room, its answers' arrivals are not known, which is all that follows.
-        let _ = self.senders.insert(sender_key(sender), 0, 0);
+        let _ = self.senders.insert(sender_key(sender).to_bytes(), 0, 0);
     }
 
     fn arrived(&self, sender: Sender, number: Option<u32>) -> Option<Duration> {
-        let mut key = [0; 8];
-        key[..4].copy_from_slice(&sender_key(sender));
-        key[4..].copy_from_slice(&number.unwrap_or(UNNUMBERED).to_be_bytes());
+        let key = answer_key(sender, number).to_bytes();
         self.arrivals.get(&key, 0).ok().map(Duration::from_nanos)
     }
 }
 
-/// `UNNUMBERED`.
-const UNNUMBERED: u32 = u32::MAX;
-
-/// `struct probe_sender`.
-fn sender_key(sender: Sender) -> [u8; 4] {
-    /// `IPPROTO_ICMP` and `IPPROTO_UDP`.
-    const ICMP: u8 = 1;
-    const UDP: u8 = 17;
-    let (proto, port) = match sender {
-        Sender::Icmp(identifier) => (ICMP, identifier),
-        Sender::Udp(port) => (UDP, port),
-    };
-    let [high, low] = port.to_be_bytes();
-    [proto, 0, high, low]
-}
-
-/// Where a step of the histogram ends: `rtt_step` in evenkeel.bpf.c, turned round. The last one
-/// has no end.
-fn step_end(step: u32) -> Duration {
-    match step {
-        0 => Duration::from_micros(64),
-        n if n as usize == RTT_STEPS - 1 => Duration::MAX,
-        n => {
-            let (log, quarter) = ((n - 1) / 4, (n - 1) % 4);
-            Duration::from_micros((u64::from(quarter) + 5) << (log + 4))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_end_where_the_next_begins() {
-        let ends: Vec<_> = (0..9).map(step_end).collect();
-        let us = [64, 80, 96, 112, 128, 160, 192, 224, 256];
-        assert_eq!(ends, us.map(Duration::from_micros));
-        assert_eq!(step_end(RTT_STEPS as u32 - 1), Duration::MAX);
-    }
+/// As in the map; `None` switches it off.
+fn policer_bytes(policer: Option<&Policer>) -> [u8; layout::Policer::SIZE] {
+    policer.map_or([0; layout::Policer::SIZE], |p| {
+        policer_to_layout(p).to_bytes()
+    })
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use evenkeel_core::framing::Mode;
 use evenkeel_core::police::Policer;
+use evenkeel_core::units::PerDirection;
 use evenkeel_core::{Framing, Rate};
-use evenkeel_datapath::layout::{Hand, Line, Side};
+use evenkeel_datapath::values::{DirectionConfig, Line, PriorityMode};
 use evenkeel_datapath::{NOTHING, Programs};
 
 /// IPv4 and TCP with time stamps, as of a long download's acknowledgements.
@@ -69,19 +70,19 @@ fn the_programs_cost_little() {
         framing: "ptm:30".parse().unwrap(),
     };
     let policer = Policer::new(&line, 1500, 0);
-    for (what, hand, policer, family) in [
-        ("CAKE", Hand::Cake, None, 4),
-        ("CAKE, IPv6", Hand::Cake, None, 6),
-        ("HTB, tiers", Hand::Tiers, None, 4),
-        ("HTB, buckets", Hand::Buckets, None, 4),
-        ("policed", Hand::Nothing, Some(&policer), 4),
+    for (what, mode, policer, family) in [
+        ("CAKE", PriorityMode::CakeTin, None, 4),
+        ("CAKE, IPv6", PriorityMode::CakeTin, None, 6),
+        ("HTB, tiers", PriorityMode::TierClass, None, 4),
+        ("HTB, buckets", PriorityMode::BucketClass, None, 4),
+        ("policed", PriorityMode::None, Some(&policer), 4),
     ] {
-        let side = Side {
-            hand,
+        let side = DirectionConfig {
+            mode,
             major: 0xec0,
-            longest: None,
+            max_packet: None,
         };
-        maps.set_sides([side, side]).unwrap();
+        maps.set_directions(PerDirection::of(|_| side)).unwrap();
         maps.set_policer(policer).unwrap();
         for (name, payload) in [("ek_egress", 0), ("ek_ingress", 1448)] {
             let mut packet = ack(payload);
@@ -114,12 +115,12 @@ fn bounding_windows_costs_little() {
     let mut programs = Programs::load(14).unwrap_or_else(|e| panic!("{e}"));
     programs.load_nothing().unwrap();
     let mut maps = programs.maps().unwrap();
-    let side = Side {
-        hand: Hand::Cake,
+    let side = DirectionConfig {
+        mode: PriorityMode::CakeTin,
         major: 0xec0,
-        longest: None,
+        max_packet: None,
     };
-    maps.set_sides([side, side]).unwrap();
+    maps.set_directions(PerDirection::of(|_| side)).unwrap();
     let line = Line {
         lease: Duration::MAX,
         rate: Rate::from_kbit(100_000),

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use evenkeel_core::police::Policer;
 use evenkeel_core::{Framing, Rate};
-use evenkeel_datapath::{Maps, Policed, Programs};
+use evenkeel_datapath::values::Policed;
+use evenkeel_datapath::{Maps, Programs};
 
 /// `TC_ACT_UNSPEC`: the next filter decides.
 const NEXT: u32 = u32::MAX;

@@ -3,27 +3,31 @@
 //!
 //! Principles: options are literal bytes. They need root and a kernel with eBPF.
 
+use evenkeel_core::units::PerDirection;
 use evenkeel_datapath::Programs;
-use evenkeel_datapath::layout::{Hand, Side};
+use evenkeel_datapath::values::{DirectionConfig, PriorityMode};
 
 mod tcp;
 use tcp::{ACK, FIN, Form, RST, SYN, Segment};
 
 /// Longest packets from us and towards us.
-const LONGEST: [u16; 2] = [920, 1304];
+const LONGEST: PerDirection<u16> = PerDirection {
+    up: 920,
+    down: 1304,
+};
 
 struct Bench(Programs);
 
 impl Bench {
-    fn new(link: u16, longest: [Option<u16>; 2]) -> Self {
+    fn new(link: u16, longest: PerDirection<Option<u16>>) -> Self {
         let mut programs = Programs::load(link).unwrap_or_else(|e| panic!("{e}"));
-        let side = |longest| Side {
-            hand: Hand::Nothing,
+        let told = |max_packet| DirectionConfig {
+            mode: PriorityMode::None,
             major: 0,
-            longest,
+            max_packet,
         };
         let mut maps = programs.maps().unwrap();
-        maps.set_sides(longest.map(side)).unwrap();
+        maps.set_directions(longest.map(told)).unwrap();
         Bench(programs)
     }
 
@@ -75,7 +79,7 @@ fn what_a_syn_announces_bounds_the_other_direction() {
     for form in Form::all() {
         let bench = Bench::new(form.link, LONGEST.map(Some));
         let headers = if form.six { 60 } else { 40 };
-        for (ours, longest) in [(true, LONGEST[1]), (false, LONGEST[0])] {
+        for (ours, longest) in [(true, LONGEST.down), (false, LONGEST.up)] {
             for mss in [
                 1,
                 536,
@@ -135,13 +139,14 @@ fn what_announces_nothing_is_left_alone() {
 #[test]
 fn each_direction_is_bounded_by_itself() {
     for form in Form::all() {
-        for (longest, changes) in [
-            ([None, None], [false, false]),
-            ([Some(920), None], [false, true]),
-            ([None, Some(920)], [true, false]),
+        for (up, down, changes) in [
+            (None, None, [false, false]),
+            (Some(920), None, [false, true]),
+            (None, Some(920), [true, false]),
             // No packet is as short as its headers.
-            ([Some(40), Some(40)], [false, false]),
+            (Some(40), Some(40), [false, false]),
         ] {
+            let longest = PerDirection { up, down };
             let bench = Bench::new(form.link, longest);
             for (ours, changes) in [true, false].into_iter().zip(changes) {
                 let segment = syn(SYN, &[2, 4, 5, 180]);

@@ -13,7 +13,8 @@ use clap::Args;
 use evenkeel_core::Rate;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
-use evenkeel_datapath::layout::{Flow, Grant, Key, Way, Why};
+use evenkeel_core::units::{Direction, PerDirection};
+use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 use serde::Serialize;
@@ -164,7 +165,7 @@ fn rows(
     groups: &HashMap<u64, String>,
     all: bool,
 ) -> Vec<Row> {
-    let last = |f: &Flow| f.ways.iter().map(|w| w.last).max().unwrap_or_default();
+    let last = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
     // The latest packet of all is as good as a clock, and is the programs' own.
     let clock = now.flows.values().map(last).max().unwrap_or_default();
     let mut rows: Vec<Row> = now
@@ -173,14 +174,14 @@ fn rows(
         .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET && !f.closed)
         .map(|(key, flow)| {
             let old = before.flows.get(key);
-            let moved = |n: usize| {
-                let was = old.map_or(0, |f| f.ways[n].bytes);
+            let moved = |d: Direction| {
+                let was = old.map_or(0, |f| f.direction[d].bytes);
                 // A flow that was forgotten and came back begins at zero.
-                let bytes = flow.ways[n].bytes.saturating_sub(was);
+                let bytes = flow.direction[d].bytes.saturating_sub(was);
                 (bytes as f64 * 8.0 / 1000.0 / took.as_secs_f64().max(0.001)) as u64
             };
             let ms = |d: Option<Duration>| d.map(|d| d.as_secs_f64() * 1000.0);
-            let [up, down]: [Way; 2] = flow.ways;
+            let PerDirection { up, down } = flow.direction;
             let (window, window_why) = window(key.proto, flow, clock < now.lease);
             let granted = window.map(|_| flow.grant);
             Row {
@@ -188,17 +189,17 @@ fn rows(
                 local: end(key.local, key.local_port),
                 remote: end(key.remote, key.remote_port),
                 tier: flow.tier,
-                why: match flow.why {
-                    Why::Rule(n) => rules
+                why: match flow.reason {
+                    Reason::Rule(n) => rules
                         .get(usize::from(n))
                         .cloned()
                         .unwrap_or_else(|| format!("rule {}", n + 1)),
-                    Why::Small => "small and regular".to_owned(),
-                    Why::Default if down.heavy || up.heavy => "moves much".to_owned(),
-                    Why::Default => "no rule".to_owned(),
+                    Reason::Small => "small and regular".to_owned(),
+                    Reason::Default if down.heavy || up.heavy => "moves much".to_owned(),
+                    Reason::Default => "no rule".to_owned(),
                 },
-                down_kbit: moved(1),
-                up_kbit: moved(0),
+                down_kbit: moved(Direction::Down),
+                up_kbit: moved(Direction::Up),
                 down_bytes: down.bytes,
                 up_bytes: up.bytes,
                 down_packets: down.packets,
@@ -365,22 +366,27 @@ fn group_names() -> HashMap<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_datapath::values::DirectionState;
+
     use super::*;
 
     fn flow(down: u64, last_ms: u64) -> Flow {
-        let way = |bytes| Way {
+        let direction = |bytes| DirectionState {
             bytes,
             packets: 1,
             last: Duration::from_millis(last_ms),
-            ..Way::default()
+            ..DirectionState::default()
         };
         Flow {
-            ways: [way(100), way(down)],
+            direction: PerDirection {
+                up: direction(100),
+                down: direction(down),
+            },
             grant: Grant::default(),
             first: Duration::ZERO,
             cgroup: 0,
             mark: 0,
-            why: Why::Rule(1),
+            reason: Reason::Rule(1),
             tier: Tier::Video,
             dscp: 0,
             closed: false,

@@ -129,7 +129,7 @@ impl Live {
         let Some(maps) = &mut self.maps else {
             return Ok(Vec::new());
         };
-        let trips = maps.take_trips()?;
+        let trips = maps.take_rtt_samples()?;
         let mut backlog = 0;
         if self.plan.line.up != Line::OPEN {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
@@ -138,20 +138,22 @@ impl Live {
         }
         let packet = self.plan.device.mtu;
         self.waits.look(now, backlog, packet, self.plan.egress);
-        let recent = trips.into_iter().filter(|t| t.came + Waits::RECENT > now);
+        let recent = trips
+            .into_iter()
+            .filter(|t| t.answered_at + Waits::RECENT > now);
         Ok(recent
             .map(|t| {
-                let left = t.came.saturating_sub(t.took);
+                let left = t.answered_at.saturating_sub(t.rtt);
                 Trip {
                     remote: t.remote,
                     left,
                     // What is light goes first.
-                    waited: if t.waits {
+                    waited: if t.may_have_queued {
                         self.waits.at(left)
                     } else {
                         Duration::ZERO
                     },
-                    came: t.came,
+                    came: t.answered_at,
                 }
             })
             .collect())
@@ -214,7 +216,7 @@ impl Live {
         if let Some(maps) = &mut self.maps
             && self.plan.segments != next.segments
         {
-            maps.set_sides(programs::sides(&next))?;
+            maps.set_directions(programs::directions(&next))?;
         }
         if let Some(maps) = &mut self.maps
             && let Some(policer) = &next.policer

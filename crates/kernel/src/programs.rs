@@ -12,7 +12,8 @@ use std::time::Duration;
 use evenkeel_core::plan::{Backend, EGRESS, Feature, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
 use evenkeel_core::rules::{FlowRule, MOST, defaults};
 use evenkeel_core::tc::{Filter, FilterKind, Handle, Op};
-use evenkeel_datapath::layout::{Hand, Line, Rule, Side};
+use evenkeel_core::units::PerDirection;
+use evenkeel_datapath::values::{DirectionConfig, Line, PriorityMode, Rule};
 use evenkeel_datapath::{Maps, Programs};
 use evenkeel_wire::FilterBody;
 
@@ -77,31 +78,33 @@ pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
 
 /// Tells programs what `plan` wants of them, also while they run.
 pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &[Rule]) -> Result<(), Error> {
-    maps.set_sides(sides(plan))?;
+    maps.set_directions(directions(plan))?;
     maps.set_policer(plan.policer.as_ref())?;
     maps.set_rules(rules)?;
     maps.set_line(line(plan))?;
     Ok(())
 }
 
-/// Where tiers are handed to, and how long packets of new connections may be.
-pub(crate) fn sides(plan: &Plan) -> [Side; 2] {
-    let hand = match plan.backend {
-        Backend::Cake => Hand::Cake,
-        Backend::HtbFqCodel => Hand::Tiers,
-        Backend::HtbBuckets => Hand::Buckets,
+/// How tiers are told to the queueing disciplines, and how long packets of new connections may be.
+pub(crate) fn directions(plan: &Plan) -> PerDirection<DirectionConfig> {
+    let mode = match plan.backend {
+        Backend::Cake => PriorityMode::CakeTin,
+        Backend::HtbFqCodel => PriorityMode::TierClass,
+        Backend::HtbBuckets => PriorityMode::BucketClass,
     };
-    let longest = plan.segments;
-    let mut sides = [(EGRESS, longest.up), (INGRESS, longest.down)].map(|(major, longest)| Side {
-        hand,
-        major,
-        longest: longest.0,
-    });
-    if plan.policer.is_some() {
-        // Behind the policer nothing waits.
-        sides[1].hand = Hand::Nothing;
+    PerDirection {
+        up: DirectionConfig {
+            mode,
+            major: EGRESS,
+            max_packet: plan.segments.up.0,
+        },
+        down: DirectionConfig {
+            // Behind the policer nothing waits.
+            mode: plan.policer.as_ref().map_or(mode, |_| PriorityMode::None),
+            major: INGRESS,
+            max_packet: plan.segments.down.0,
+        },
     }
-    sides
 }
 
 /// What the windows are told: a lasting lease, until somebody says otherwise.

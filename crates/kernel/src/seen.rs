@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use evenkeel_core::classify::Tier;
-use evenkeel_datapath::layout::Counts;
-use evenkeel_datapath::{Maps, RttHistogram};
+use evenkeel_datapath::Maps;
+use evenkeel_datapath::values::{DirectionCounts, RttHistogram};
 use serde::Serialize;
 
 use crate::Error;
@@ -90,22 +90,20 @@ pub struct Step {
 /// Reads it from the programs' maps.
 pub(crate) fn seen(maps: &Maps) -> Result<Seen, Error> {
     let counts = maps.counts()?;
-    let [internet, lan] = maps.round_trips()?;
+    let histograms = maps.round_trips()?;
     Ok(Seen {
-        up: arrived(&counts, 0),
-        down: arrived(&counts, 1),
+        up: arrived(&counts.direction.up),
+        down: arrived(&counts.direction.down),
         new_flows: counts.new_flows,
-        passed: counts.passed,
+        passed: counts.bypassed,
         slowed: counts.slowed,
-        internet: round_trips(&internet),
-        lan: round_trips(&lan),
+        internet: round_trips(&histograms.up),
+        lan: round_trips(&histograms.down),
     })
 }
 
-fn arrived(counts: &Counts, way: usize) -> Arrived {
-    let tiers = counts.tier_packets[way]
-        .into_iter()
-        .zip(counts.tier_bytes[way]);
+fn arrived(counts: &DirectionCounts) -> Arrived {
+    let tiers = counts.tier_packets.into_iter().zip(counts.tier_bytes);
     let tiers = Tier::ALL
         .into_iter()
         .zip(tiers)
@@ -115,10 +113,10 @@ fn arrived(counts: &Counts, way: usize) -> Arrived {
             bytes,
         });
     Arrived {
-        packets: counts.packets[way],
-        segments: counts.segments[way],
-        bytes: counts.bytes[way],
-        other: counts.other[way],
+        packets: counts.packets,
+        segments: counts.segments,
+        bytes: counts.bytes,
+        other: counts.other,
         tiers: tiers.collect(),
     }
 }

@@ -4,8 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use evenkeel_core::framing::Mode;
+use evenkeel_core::units::PerDirection;
 use evenkeel_core::{Framing, Rate};
-use evenkeel_datapath::layout::{Flow, Hand, Key, Line, Rule, Side};
+use evenkeel_datapath::values::{DirectionConfig, Flow, Key, Line, PriorityMode, Rule};
 use evenkeel_datapath::{Maps, Programs};
 
 pub(crate) const US: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -29,27 +30,24 @@ pub(crate) struct After {
 }
 
 impl Bench {
-    pub(crate) fn new(link_header: u16, hand: Hand) -> Self {
+    pub(crate) fn new(link_header: u16, mode: PriorityMode) -> Self {
         let mut programs = Programs::load(link_header).unwrap_or_else(|e| panic!("{e}"));
         let mut maps = programs.maps().unwrap();
-        let side = Side {
-            hand,
-            major: 0xec0,
-            longest: None,
+        let told = |major| DirectionConfig {
+            mode,
+            major,
+            max_packet: None,
         };
-        maps.set_sides([
-            side,
-            Side {
-                major: 0xec1,
-                ..side
-            },
-        ])
+        maps.set_directions(PerDirection {
+            up: told(0xec0),
+            down: told(0xec1),
+        })
         .unwrap();
         Bench { programs, maps }
     }
 
-    pub(crate) fn with_rules(link_header: u16, hand: Hand, rules: &[Rule]) -> Self {
-        let mut bench = Bench::new(link_header, hand);
+    pub(crate) fn with_rules(link_header: u16, mode: PriorityMode, rules: &[Rule]) -> Self {
+        let mut bench = Bench::new(link_header, mode);
         bench.maps.set_rules(rules).unwrap();
         bench
     }

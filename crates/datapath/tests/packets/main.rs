@@ -5,10 +5,10 @@
 //! read from the flow table and from `skb->priority`. They need root and a kernel with eBPF.
 
 mod bench;
-mod parser;
-mod passes;
-mod round_trips;
-mod rules;
-mod stamps;
-mod tiers;
-mod unheld;
+mod classify;
+mod ifb_bypass;
+mod parse;
+mod priority;
+mod probe_stamps;
+mod rtt;
+mod unresponsive;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use evenkeel_core::framing::Mode;
 use evenkeel_core::{Framing, Rate};
-use evenkeel_datapath::layout::{Flow, Key, Line};
+use evenkeel_datapath::values::{Flow, Key, Line};
 use evenkeel_datapath::{Maps, Programs};
 
 pub(crate) use crate::tcp::{ACK, FIN, Form, RST, SYN, Segment};

@@ -6,9 +6,9 @@
 //! lab's). They need root and a kernel with eBPF.
 
 mod bench;
-mod crowd;
-mod edges;
-mod granted;
 mod receiver;
+mod right_edge;
+mod short_flows;
 #[path = "../tcp/mod.rs"]
 mod tcp;
+mod window_size;

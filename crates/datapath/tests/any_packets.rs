@@ -1,11 +1,11 @@
-//! Anything may arrive: packets of every parser path from `fuzz/corpus/programs`, cut, changed
+//! AnyPacket may arrive: packets of every parser path from `fuzz/corpus/programs`, cut, changed
 //! and stirred, the same ones each time.
 
-mod anything;
+mod any_packet;
 
 use std::path::Path;
 
-use anything::Anything;
+use any_packet::AnyPacket;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -29,7 +29,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
 fn whatever_arrives_the_programs_keep_their_word() {
     let corpus = corpus();
     assert!(corpus.len() >= 12, "the corpus is not there");
-    let mut programs = Anything::new();
+    let mut programs = AnyPacket::new();
     for (name, seed) in &corpus {
         for choice in 0..32 {
             // Whether the packet is Ethernet belongs to the seed.

@@ -2,7 +2,7 @@
 
 use evenkeel_core::Framing;
 use evenkeel_core::framing::Mode;
-use evenkeel_datapath::layout::{Hand, Line};
+use evenkeel_datapath::values::{Line, PriorityMode};
 
 use crate::bench::{Bench, NEXT, UDP, down4, line, udp};
 
@@ -39,7 +39,7 @@ fn they_weigh_more() {
     let none = Framing::new(Mode::None, 14, 64);
     let atm = Framing::new(Mode::Atm, 40, 0);
     for (framing, surcharge) in [(none, 500), (atm, 500), (atm, 716), (none, 0)] {
-        let mut b = Bench::new(0, Hand::Cake);
+        let mut b = Bench::new(0, PriorityMode::CakeTin);
         b.maps.set_line(Some(fast(framing, surcharge))).unwrap();
         let on_the_line = |len: usize| f64::from(framing.wire_len(len as u32));
         let all = lengths(&b, 443);
@@ -52,7 +52,7 @@ fn they_weigh_more() {
 
 #[test]
 fn a_super_packet_is_left_as_it_is() {
-    let mut b = Bench::new(0, Hand::Cake);
+    let mut b = Bench::new(0, PriorityMode::CakeTin);
     let none = Framing::new(Mode::None, 14, 64);
     b.maps.set_line(Some(fast(none, 500))).unwrap();
     lengths(&b, 443);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use evenkeel_core::Rate;
 use evenkeel_core::police::Policer;
-use evenkeel_datapath::layout::{Hand, Side};
+use evenkeel_core::units::PerDirection;
+use evenkeel_datapath::values::{DirectionConfig, PriorityMode};
 use evenkeel_datapath::{Maps, Programs};
 
 /// `TC_ACT_UNSPEC`: the next filter decides.
@@ -17,19 +18,19 @@ const NEXT: u32 = u32::MAX;
 const DROP: u32 = 2;
 
 /// The programs for header-less devices and for Ethernet.
-pub(crate) struct Anything {
+pub(crate) struct AnyPacket {
     benches: [(Programs, Maps); 2],
     seen: u64,
 }
 
-impl Anything {
+impl AnyPacket {
     pub(crate) fn new() -> Self {
         let benches = [0, 14].map(|link_header| {
             let mut programs = Programs::load(link_header).unwrap_or_else(|e| panic!("{e}"));
             let maps = programs.maps().unwrap();
             (programs, maps)
         });
-        Anything { benches, seen: 0 }
+        AnyPacket { benches, seen: 0 }
     }
 
     /// Whether the kernel made a packet of it at all: it refuses what is shorter than it says.
@@ -38,14 +39,23 @@ impl Anything {
             return false;
         };
         let (programs, maps) = &mut self.benches[usize::from(choice >> 1 & 1)];
-        let hands = [Hand::Nothing, Hand::Cake, Hand::Tiers, Hand::Buckets];
-        let hand = hands[usize::from(choice >> 2 & 3)];
-        let side = |major| Side {
-            hand,
+        let modes = [
+            PriorityMode::None,
+            PriorityMode::CakeTin,
+            PriorityMode::TierClass,
+            PriorityMode::BucketClass,
+        ];
+        let mode = modes[usize::from(choice >> 2 & 3)];
+        let told = |major| DirectionConfig {
+            mode,
             major,
-            longest: None,
+            max_packet: None,
         };
-        maps.set_sides([side(0xec0), side(0xec1)]).unwrap();
+        let both = PerDirection {
+            up: told(0xec0),
+            down: told(0xec1),
+        };
+        maps.set_directions(both).unwrap();
         let policed = choice & 16 != 0;
         let policer = Policer {
             rate: Rate::from_bps(8),
@@ -62,14 +72,14 @@ impl Anything {
             context[164..168].copy_from_slice(&u32::from(segments).to_ne_bytes());
             context[176..180].copy_from_slice(&1000u32.to_ne_bytes());
         }
-        let way = usize::from(choice & 1);
-        let name = ["ek_egress", "ek_ingress"][way];
+        let arrives = choice & 1 != 0;
+        let name = if arrives { "ek_ingress" } else { "ek_egress" };
         let Ok(ran) = programs.test_run_out(name, packet, &context) else {
             return false;
         };
         let word = |at: usize| u32::from_ne_bytes(ran.context[at..at + 4].try_into().unwrap());
         let (mark, priority) = (word(8), word(32));
-        if policed && way == 1 {
+        if policed && arrives {
             assert!([NEXT, DROP].contains(&ran.returned), "{}", ran.returned);
             assert!([0, 7].contains(&mark), "{mark}");
         } else {
@@ -77,7 +87,7 @@ impl Anything {
             assert_eq!(ran.packet, packet, "the packet was changed");
         }
         assert!(
-            priority == 0 || priority >> 16 == [0xec0, 0xec1][way],
+            priority == 0 || priority >> 16 == 0xec0 + u32::from(arrives),
             "priority {priority:#x}"
         );
         self.seen += 1;
@@ -88,7 +98,7 @@ impl Anything {
     pub(crate) fn check(&self) {
         let counted = self.benches.iter().map(|(_, maps)| {
             let c = maps.counts().unwrap();
-            c.packets.iter().sum::<u64>() + c.other.iter().sum::<u64>()
+            c.direction.iter().map(|d| d.packets + d.other).sum::<u64>()
         });
         assert_eq!(counted.sum::<u64>(), self.seen);
     }

@@ -1,6 +1,7 @@
 //! Every path of the parser: link layers, options, fragments, and what is garbled.
 
-use evenkeel_datapath::layout::{Hand, Key};
+use evenkeel_core::units::PerDirection;
+use evenkeel_datapath::values::{Key, PriorityMode};
 
 use crate::bench::{
     ACK, Bench, SYN, TCP, THEM, UDP, US, down4, ethernet, key, key6, stamps, tcp, them6, udp, up4,
@@ -9,16 +10,23 @@ use crate::bench::{
 
 #[test]
 fn both_directions_are_one_flow() {
-    let b = Bench::new(0, Hand::Nothing);
+    let b = Bench::new(0, PriorityMode::None);
     b.up(&up4(&udp(4000, 53, 30), UDP));
     b.down(&down4(&udp(53, 4000, 100), UDP));
     let flow = b.flow(key(UDP, 4000, 53));
-    assert_eq!((flow.ways[0].bytes, flow.ways[1].bytes), (58, 128));
-    assert_eq!((flow.ways[0].packets, flow.ways[1].packets), (1, 1));
+    assert_eq!(
+        (flow.direction.up.bytes, flow.direction.down.bytes),
+        (58, 128)
+    );
+    assert_eq!(
+        (flow.direction.up.packets, flow.direction.down.packets),
+        (1, 1)
+    );
     assert_eq!(b.maps.flows().unwrap().len(), 1);
     let counts = b.maps.counts().unwrap();
-    assert_eq!((counts.packets, counts.new_flows), ([1, 1], 1));
-    assert_eq!(counts.bytes, [58, 128]);
+    let PerDirection { up, down } = counts.direction;
+    assert_eq!((up.packets, down.packets, counts.new_flows), (1, 1, 1));
+    assert_eq!((up.bytes, down.bytes), (58, 128));
 }
 
 #[test]
@@ -62,10 +70,10 @@ fn link_layers() {
             key6(UDP, 1, 2),
         ),
     ] {
-        let b = Bench::new(14, Hand::Nothing);
+        let b = Bench::new(14, PriorityMode::None);
         b.up(&packet);
         let length = if found.local.is_ipv4() { 68 } else { 88 };
-        assert_eq!(b.flow(found).ways[0].bytes, length, "{what}");
+        assert_eq!(b.flow(found).direction.up.bytes, length, "{what}");
     }
     for (what, packet) in [
         ("ARP", ethernet(0x0806, &[0; 46])),
@@ -79,30 +87,31 @@ fn link_layers() {
             ethernet(0x0800, &[&[0x44], &ip[1..]].concat()),
         ),
     ] {
-        let b = Bench::new(14, Hand::Tiers);
+        let b = Bench::new(14, PriorityMode::TierClass);
         assert_eq!(b.up(&packet).priority, 0, "{what}");
-        assert_eq!(b.maps.counts().unwrap().other, [1, 0], "{what}");
+        let other = b.maps.counts().unwrap().direction.map(|d| d.other);
+        assert_eq!((other.up, other.down), (1, 0), "{what}");
         assert!(b.maps.flows().unwrap().is_empty(), "{what}");
     }
 }
 
 #[test]
 fn ipv4_options_and_fragments() {
-    let b = Bench::new(0, Hand::Nothing);
+    let b = Bench::new(0, PriorityMode::None);
     let mut options = up4(&[], UDP);
     options[0] = 0x47;
     options.extend([1; 8]);
     options.extend(udp(10, 20, 0));
     options[3] = 36;
     b.up(&options);
-    assert_eq!(b.flow(key(UDP, 10, 20)).ways[0].bytes, 36);
+    assert_eq!(b.flow(key(UDP, 10, 20)).direction.up.bytes, 36);
 
     let whole = udp(30, 40, 1600);
     b.up(&v4(US, THEM, UDP, 0, 0x2000, &whole[..800]));
     b.up(&v4(US, THEM, UDP, 0, 100, &whole[800..]));
     let flow = b.flow(key(UDP, 30, 40));
     assert_eq!(
-        flow.ways[0].packets, 2,
+        flow.direction.up.packets, 2,
         "the later fragment is the same flow"
     );
     // Nobody saw the first one.
@@ -112,7 +121,7 @@ fn ipv4_options_and_fragments() {
         remote: US.into(),
         ..key(UDP, 0, 0)
     };
-    assert_eq!(b.flow(other).ways[0].packets, 1);
+    assert_eq!(b.flow(other).direction.up.packets, 1);
 }
 
 #[test]
@@ -143,18 +152,18 @@ fn ipv6_extension_headers() {
         vec![hop, long, routing, ah],
         vec![first],
     ] {
-        let b = Bench::new(0, Hand::Nothing);
+        let b = Bench::new(0, PriorityMode::None);
         let (next, mut body) = chain(&headers, UDP);
         body.extend(&transport);
         b.up(&v6(us6(), them6(), next, 0, &body));
         let names: Vec<u8> = headers.iter().map(|h| h.0).collect();
-        assert_eq!(b.flow(key6(UDP, 5, 6)).ways[0].packets, 1, "{names:?}");
+        assert_eq!(b.flow(key6(UDP, 5, 6)).direction.up.packets, 1, "{names:?}");
         if names == [44] {
             let later = (44u8, vec![0, 0, 0, 0x10, 9, 9, 9, 9]);
             let (next, mut body) = chain(&[later], UDP);
             body.extend([0xbb; 30]);
             b.up(&v6(us6(), them6(), next, 0, &body));
-            assert_eq!(b.flow(key6(UDP, 5, 6)).ways[0].packets, 2);
+            assert_eq!(b.flow(key6(UDP, 5, 6)).direction.up.packets, 2);
         }
     }
 }
@@ -166,7 +175,7 @@ fn both_parsers_find_the_same() {
         let tag = [&[0, 7], &family.to_be_bytes()[..], ip].concat();
         ethernet(0x8100, &tag)
     };
-    let benches = [(); 2].map(|()| Bench::new(14, Hand::Tiers));
+    let benches = [(); 2].map(|()| Bench::new(14, PriorityMode::TierClass));
     let mut port = 1000;
     for (what, proto, body) in [
         ("a datagram", UDP, udp(1, 2, 200)),
@@ -196,7 +205,7 @@ fn both_parsers_find_the_same() {
             let [quick, long] = [0, 1].map(|i| {
                 let priority = benches[i].up(&frames[i]).priority;
                 let flow = benches[i].flow(key);
-                (flow.ways[0].bytes, flow.ways[0].packets, priority)
+                (flow.direction.up.bytes, flow.direction.up.packets, priority)
             });
             assert_eq!(quick, long, "{what}, IPv{family}, {padded}");
             assert_eq!(quick.0, ip.len() as u64, "{what}, IPv{family}, {padded}");
@@ -206,13 +215,14 @@ fn both_parsers_find_the_same() {
 
 #[test]
 fn a_super_packet_counts_by_its_segments() {
-    let b = Bench::new(0, Hand::Nothing);
+    let b = Bench::new(0, PriorityMode::None);
     let packet = up4(&tcp(1, 2, ACK, &stamps(1, 0), 2 * 1448), TCP);
     b.run("ek_egress", &packet, 0, 2);
-    let way = b.flow(key(TCP, 1, 2)).ways[0];
+    let way = b.flow(key(TCP, 1, 2)).direction.up;
     assert_eq!((way.packets, way.bytes), (2, 2 * 1500));
     let counts = b.maps.counts().unwrap();
-    assert_eq!((counts.packets[0], counts.segments[0]), (1, 2));
+    let up = counts.direction.up;
+    assert_eq!((up.packets, up.segments), (1, 2));
 }
 
 #[test]
@@ -252,7 +262,7 @@ fn garbled_packets_pass() {
             .concat(),
         ),
     ];
-    let b = Bench::new(14, Hand::Buckets);
+    let b = Bench::new(14, PriorityMode::BucketClass);
     for ip in bodies {
         let proto = if ip[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
         let whole = ethernet(proto, &ip);

@@ -1,7 +1,7 @@
 //! What is handed on to the queueing discipline, by tier and behaviour.
 
 use evenkeel_core::classify::Tier;
-use evenkeel_datapath::layout::{End, Hand, Rule, Why};
+use evenkeel_datapath::values::{End, PriorityMode, Reason, Rule};
 
 use crate::bench::{ACK, Bench, TCP, THEM, UDP, US, key, stamps, tcp, udp, up4, v4};
 
@@ -25,7 +25,7 @@ fn cake_gets_hints_only_where_it_needs_them() {
             ..Rule::default()
         },
     ];
-    let b = Bench::with_rules(0, Hand::Cake, &rules);
+    let b = Bench::with_rules(0, PriorityMode::CakeTin, &rules);
     let big = |to| tcp(1, to, ACK, &[], 1200);
     for (what, packet, tin) in [
         (
@@ -49,14 +49,14 @@ fn cake_gets_hints_only_where_it_needs_them() {
 
 #[test]
 fn small_datagrams_and_acknowledgements_go_first_in_htb() {
-    let b = Bench::new(0, Hand::Tiers);
+    let b = Bench::new(0, PriorityMode::TierClass);
     let ack = tcp(1, 2, ACK, &stamps(1, 1), 0);
     assert_eq!(b.up(&up4(&ack, TCP)).priority, 0xec0_0010);
     assert_eq!(b.up(&up4(&udp(3, 4, 172), UDP)).priority, 0xec0_0010);
     let call = b.flow(key(UDP, 3, 4));
     assert_eq!(
-        (call.tier, call.why),
-        (Tier::Voice, Why::Small),
+        (call.tier, call.reason),
+        (Tier::Voice, Reason::Small),
         "and is shown so"
     );
     assert_eq!(b.up(&up4(&udp(5, 6, 1200), UDP)).priority, 0xec0_0030);
@@ -67,12 +67,15 @@ fn small_datagrams_and_acknowledgements_go_first_in_htb() {
     }
     assert_eq!(last, 0xec0_0030);
     let flood = b.flow(key(UDP, 3, 4));
-    assert_eq!((flood.tier, flood.why), (Tier::BestEffort, Why::Default));
+    assert_eq!(
+        (flood.tier, flood.reason),
+        (Tier::BestEffort, Reason::Default)
+    );
 }
 
 #[test]
 fn heavy_flows_have_buckets_of_their_own() {
-    let b = Bench::new(0, Hand::Buckets);
+    let b = Bench::new(0, PriorityMode::BucketClass);
     let mut seen = std::collections::BTreeSet::new();
     for port in 1000..1016 {
         let packet = up4(&tcp(port, 80, ACK, &[], 1400), TCP);
@@ -86,7 +89,7 @@ fn heavy_flows_have_buckets_of_their_own() {
         assert_eq!(b.up(&packet).priority, heavy, "it stays there");
         seen.insert(heavy);
         let flow = b.flow(key(TCP, port, 80));
-        assert!(flow.ways[0].heavy && !flow.ways[1].heavy);
+        assert!(flow.direction.up.heavy && !flow.direction.down.heavy);
     }
     assert_eq!(seen.len(), 16, "{seen:x?}");
     // The seventeenth shares one.
@@ -100,7 +103,7 @@ fn heavy_flows_have_buckets_of_their_own() {
 
 #[test]
 fn two_hundred_thousand_flows() {
-    let b = Bench::new(0, Hand::Buckets);
+    let b = Bench::new(0, PriorityMode::BucketClass);
     let mut packet = up4(&udp(1, 2, 60), UDP);
     for n in 0..200_000u32 {
         packet[16..20].copy_from_slice(&(0x0a00_0000 + n).to_be_bytes());

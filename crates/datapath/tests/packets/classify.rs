@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use evenkeel_core::classify::Tier;
-use evenkeel_datapath::layout::{End, Hand, Rule, Why};
+use evenkeel_datapath::values::{End, PriorityMode, Reason, Rule};
 
 use crate::bench::{ACK, Bench, TCP, THEM, UDP, US, down4, tcp, them6, udp, up4, us6, v4, v6};
 
@@ -232,14 +232,14 @@ fn each_kind_of_rule() {
             false,
         ),
     ] {
-        let b = Bench::with_rules(0, Hand::Tiers, &[rule]);
+        let b = Bench::with_rules(0, PriorityMode::TierClass, &[rule]);
         b.run("ek_egress", packet, 0x112, 1);
         let (_, flow) = b.maps.flows().unwrap()[0];
-        let found = (flow.tier, flow.why);
+        let found = (flow.tier, flow.reason);
         let expected = if holds {
-            (Tier::Bulk, Why::Rule(0))
+            (Tier::Bulk, Reason::Rule(0))
         } else {
-            (Tier::BestEffort, Why::Default)
+            (Tier::BestEffort, Reason::Default)
         };
         assert_eq!(found, expected, "{what}: {rule:?}");
     }
@@ -259,7 +259,7 @@ fn the_first_rule_wins_and_replies_inherit() {
             ..Rule::default()
         },
     ];
-    let b = Bench::with_rules(0, Hand::Tiers, &rules);
+    let b = Bench::with_rules(0, PriorityMode::TierClass, &rules);
     let data = |from, to| tcp(from, to, ACK, &[], 1000);
     assert_eq!(b.up(&up4(&data(9000, 443), TCP)).priority, 0xec0_0020);
     assert_eq!(b.down(&down4(&data(443, 9000), TCP)).priority, 0xec1_0020);
@@ -281,7 +281,7 @@ fn marks_dscp_and_new_rules_move_a_flow_while_it_runs() {
         mark: Some((12, u32::MAX)),
         ..Rule::default()
     };
-    let mut b = Bench::with_rules(0, Hand::Tiers, &[bulk, voice]);
+    let mut b = Bench::with_rules(0, PriorityMode::TierClass, &[bulk, voice]);
     let packet = |dscp| v4(US, THEM, TCP, dscp, 0, &tcp(1, 2, ACK, &[], 900));
     let priority = |b: &Bench, dscp, mark| b.run("ek_egress", &packet(dscp), mark, 1).priority;
     assert_eq!(priority(&b, 0, 0), 0xec0_0030);

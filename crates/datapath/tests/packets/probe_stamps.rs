@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use evenkeel_core::ping::arrivals::{Arrivals as _, Sender};
-use evenkeel_datapath::layout::Hand;
+use evenkeel_datapath::values::PriorityMode;
 
 use crate::bench::{Bench, SYN, TCP, THEM, UDP, US, down4, tcp, them6, udp, up4, us6, v4, v6};
 
@@ -115,7 +115,7 @@ fn answers_of_all_kinds_are_stamped() {
             None,
         ),
     ] {
-        let mut bench = Bench::new(0, Hand::Nothing);
+        let mut bench = Bench::new(0, PriorityMode::None);
         bench.down(&packet);
         assert_eq!(
             bench.maps.arrived(sender, number),
@@ -136,7 +136,7 @@ fn answers_of_all_kinds_are_stamped() {
 
 #[test]
 fn what_is_no_answer_is_not_stamped() {
-    let mut bench = Bench::new(0, Hand::Nothing);
+    let mut bench = Bench::new(0, PriorityMode::None);
     let (udp_sender, icmp_sender) = (Sender::Udp(OURS), Sender::Icmp(OURS));
     bench.maps.watch(udp_sender);
     bench.maps.watch(icmp_sender);

@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use evenkeel_lab::experiment::server_address;
-use evenkeel_lab::witness::{Sight, round_trips};
+use evenkeel_lab::addresses::server_address;
+use evenkeel_lab::capture::{Captured, round_trips};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use truth::{Busy, at, errors, line, logged, output, spawn};
@@ -31,9 +31,9 @@ fn by_icmp_sequence(text: &str, mark: &str, end: char, first: u16) -> HashMap<Ve
     lines.collect()
 }
 
-fn by_irtt(text: &str, sights: &[Sight]) -> HashMap<Vec<u8>, f64> {
+fn by_irtt(text: &str, sights: &[Captured]) -> HashMap<Vec<u8>, f64> {
     let all: serde_json::Value = serde_json::from_str(text).unwrap();
-    // Its packets bear a token of the connection, which only the witness knows.
+    // Its packets bear a token of the connection, which only the capture knows.
     let Some(token) = sights
         .iter()
         .find(|s| s.bytes == 103)
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         serving.kill().unwrap();
         serving.wait().unwrap();
         drop(load);
-        let sights = line.witness.finish().unwrap();
+        let sights = line.capture.finish().unwrap();
         let irtt_said = std::fs::read_to_string(&irtt).unwrap();
         let measured = [
             ("evenkeel ping", 100, logged(&log)),
@@ -165,7 +165,7 @@ fn main() -> ExitCode {
     let _ = write!(
         text,
         "\nThe path is the VDSL-100 line of the lab (round trip 9.2 ms, by an emulator). What is \
-         true is said by a witness on the gateway, next to the client: kernel stamps of each \
+         true is said by a capture on the gateway, next to the client: kernel stamps of each \
          packet on a socket of its own. The error contains two passes of a veth pair. ICMP echo \
          of 100 to 102 bytes, irtt's UDP of 103, every 10 ms, all four at the same time. \
          evenkeel's time is SCHED to RX. Idle means no load \

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use evenkeel_lab::{Dropped, Experiment, Kept, Phase, RunOptions, Shaper, ShaperError, Site, run};
+use evenkeel_lab::{
+    CellCache, Dropped, Experiment, Native, RunOptions, Shaper, ShaperError, Site, run,
+};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
@@ -147,7 +149,7 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
     // By load and try: used at its begin and at its end.
     let used: Mutex<Vec<(String, u32, Used, Used)>> = Mutex::default();
     let mut progress = |p: &evenkeel_lab::Progress<'_>| {
-        let (Phase::Load, Some(now)) = (p.phase, Used::now(number.load(Ordering::Relaxed))) else {
+        let (true, Some(now)) = (p.is_loaded(), Used::now(number.load(Ordering::Relaxed))) else {
             return;
         };
         let mut used = used.lock().expect("nobody panics while holding it");
@@ -162,8 +164,8 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
     let result = run(
         &experiment,
         &options,
-        &mut shapers,
-        &Kept::nothing(&experiment),
+        &Native::new(&experiment, &mut shapers),
+        &CellCache::nothing(&experiment),
         &mut progress,
         &AtomicBool::new(false),
     )?;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use evenkeel_core::ping::Fate;
 use evenkeel_core::ping::log::Log;
-use evenkeel_lab::guest::{Engine, GuestError, find};
+use evenkeel_lab::Engine;
+use evenkeel_lab::guest::{GuestError, find};
 
 const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use evenkeel_lab::{Experiment, Kept, RunOptions, run};
+use evenkeel_lab::{CellCache, Experiment, Native, RunOptions, run};
 
 fn main() -> std::process::ExitCode {
     match table() {
@@ -38,15 +38,8 @@ fn table() -> Result<(), Box<dyn std::error::Error>> {
     let mut last = String::new();
     let mut progress = |p: &evenkeel_lab::Progress<'_>| {
         let line = format!(
-            "[{}/{}] {} {} try {} {} {:?} {} s left",
-            p.number,
-            p.of,
-            p.cell.condition,
-            p.cell.load,
-            p.attempt,
-            p.void,
-            p.phase,
-            p.left.as_secs_f64().ceil()
+            "[{}/{}] {} {} try {} {} {:?}",
+            p.number, p.of, p.cell.condition, p.cell.load, p.attempt, p.void, p.stage
         );
         if line != last {
             eprint!("\r{line:60}");
@@ -57,8 +50,8 @@ fn table() -> Result<(), Box<dyn std::error::Error>> {
     let result = run(
         &experiment,
         &options,
-        &mut [],
-        &Kept::nothing(&experiment),
+        &Native::new(&experiment, &mut []),
+        &CellCache::nothing(&experiment),
         &mut progress,
         &cancel,
     )?;

@@ -5,12 +5,12 @@
 //! the instrument makes the run void, with the reason in it. Non-goals: retries and order of
 //! cells (`run`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_core::Summary;
-use evenkeel_core::exit::{Exit, Exits as _};
-use evenkeel_core::result::{Instrument, LineFacts, Run, Series};
+use evenkeel_core::exit::{Exit, Exits};
+use evenkeel_core::result::{Instrument, Run, Series};
 use evenkeel_measure::PROBE_PORT;
 use evenkeel_measure::echo::Echo;
 use evenkeel_measure::load::Direction;
@@ -18,11 +18,16 @@ use evenkeel_measure::probe::{ProbeConfig, ProbeOutcome, Prober};
 use evenkeel_sys::clock;
 use evenkeel_sys::sched::CpuTimes;
 
+use crate::addresses::server_address;
+use crate::cells::Cell;
 use crate::emulator::{Emulator, EmulatorReport};
-use crate::experiment::{Experiment, LoadSpec, millis, server_address};
+use crate::error::LabError;
+use crate::experiment::{Experiment, LoadSpec, millis};
+use crate::metrics;
 use crate::peers::Lacks;
+use crate::progress::Phase;
+use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 use crate::topology::{Topology, WAN, lan_device};
-use crate::{Dropped, LabError, Phase, Shaper, judge};
 
 mod traffic;
 
@@ -37,54 +42,6 @@ const MAX_LAG: Duration = Duration::from_millis(50);
 const MAX_STEAL: f64 = 0.10;
 /// From the first packets to the idle phase.
 const WARM_UP: Duration = Duration::from_millis(300);
-
-/// What to run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Cell {
-    /// Name of the condition.
-    pub condition: String,
-    /// Name of the load.
-    pub load: String,
-    /// Which repeat, from 0.
-    pub repeat: u32,
-    /// Seed of everything random in it.
-    pub seed: u64,
-    /// How long the load lasts.
-    pub duration: Duration,
-}
-
-impl Cell {
-    /// All of `experiment` and of the cell that its result depends on, beside kernel and code; `None`
-    /// if there is no such load. Names, words and other loads are not in it.
-    pub fn inputs(&self, experiment: &Experiment) -> Option<String> {
-        let e = experiment;
-        Some(format!(
-            "{:?}; {} clients, {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
-            e.line,
-            e.clients,
-            e.servers,
-            e.duration,
-            e.probe,
-            e.load_spec(&self.load)?,
-            self.condition,
-            self.seed,
-            self.duration,
-        ))
-    }
-}
-
-/// Where a shaper works: the gateway, on whose namespace the calling thread is.
-#[derive(Debug, Clone)]
-pub struct Site {
-    /// The WAN device.
-    pub wan: String,
-    /// Devices towards the clients.
-    pub lan: Vec<String>,
-    /// Hosts in the Internet that answer ICMP echo, unless the line filters it.
-    pub far: Vec<IpAddr>,
-    /// The line behind the WAN device.
-    pub line: LineFacts,
-}
 
 /// Waits until a time on the steady clock; an error ends the cell.
 pub(crate) type Wait<'a> = &'a mut dyn FnMut(Phase, Duration) -> Result<(), LabError>;
@@ -115,8 +72,7 @@ pub(crate) fn run(
     if let Some(s) = shaper.as_deref_mut() {
         let applied = hosts.gateway.run(|| s.apply(&site))?;
         applied.map_err(|e| {
-            let ours = e.downcast_ref::<evenkeel_kernel::Error>();
-            if e.is::<Lacks>() || ours.is_some_and(|e| e.exit() == Exit::Lacking) {
+            if is_lacking(&e) {
                 let condition = cell.condition.clone();
                 let why = e.to_string();
                 return LabError::Lacking { condition, why };
@@ -140,6 +96,14 @@ pub(crate) fn run(
     let report = emulator.finish()?;
     measured.instrument(&report, ring_drops);
     measured.into_run(cell, dropped)
+}
+
+/// Whether it is the kernel that lacks something.
+fn is_lacking(e: &ShaperError) -> bool {
+    let told = e.downcast_ref::<evenkeel_kernel::Error>();
+    let auto = e.downcast_ref::<evenkeel_autorate::Error>();
+    let exit = told.map(Exits::exit).or_else(|| auto.map(Exits::exit));
+    e.is::<Lacks>() || exit == Some(Exit::Lacking)
 }
 
 /// Raw results of a cell.
@@ -243,15 +207,15 @@ impl Measured {
 
     fn into_run(self, cell: &Cell, dropped: Dropped) -> Result<Run, LabError> {
         let end = self.start + self.duration;
-        let before = judge::series(
+        let before = metrics::series(
             &self.probes.udp.probes,
             self.start.saturating_sub(self.idle),
             self.start,
         );
-        let udp = judge::series(&self.probes.udp.probes, self.start, end);
-        let icmp = judge::series(&self.probes.icmp.probes, self.start, end);
-        let (base, _) = judge::round_trips(&before);
-        let (loaded, lost) = judge::round_trips(&udp);
+        let udp = metrics::series(&self.probes.udp.probes, self.start, end);
+        let icmp = metrics::series(&self.probes.icmp.probes, self.start, end);
+        let (base, _) = metrics::round_trips(&before);
+        let (loaded, lost) = metrics::round_trips(&udp);
         let none = || LabError::NoProbes {
             condition: cell.condition.clone(),
             load: cell.load.clone(),
@@ -262,7 +226,7 @@ impl Measured {
         let base_ms = Summary::of(&base).ok_or_else(none)?.avg;
         let of = |way| {
             let bins = self.outcome.flows.iter().filter(move |f| f.0 == way);
-            judge::goodput_series(bins.map(|f| f.1.bins.as_slice()))
+            metrics::goodput_series(bins.map(|f| f.1.bins.as_slice()))
         };
         let (down_kbit, up_kbit) = (of(Direction::Down), of(Direction::Up));
         let seconds = self.duration.as_secs_f64();
@@ -277,16 +241,16 @@ impl Measured {
             seed: cell.seed,
             base_ms,
             ping_ms: Summary::of(&loaded).ok_or_else(none)?,
-            increase_ms: judge::increase(&loaded, base_ms).ok_or_else(none)?,
-            icmp_ms: Summary::of(&judge::round_trips(&icmp).0),
-            down_kbit: judge::mean_kbit(&down_kbit),
-            up_kbit: judge::mean_kbit(&up_kbit),
+            increase_ms: metrics::increase(&loaded, base_ms).ok_or_else(none)?,
+            icmp_ms: Summary::of(&metrics::round_trips(&icmp).0),
+            down_kbit: metrics::mean_kbit(&down_kbit),
+            up_kbit: metrics::mean_kbit(&up_kbit),
             lost,
             dropped_by_us: dropped.packets,
             acks_dropped_by_us: dropped.acks,
             retransmits: self.outcome.flows.iter().map(|f| f.1.retransmits).sum(),
             settle_s: (!self.outcome.flows.is_empty())
-                .then(|| judge::settle_s(&udp))
+                .then(|| metrics::settle_s(&udp))
                 .flatten(),
             flows_kbit: per_flow.collect(),
             calls: self.outcome.calls,

@@ -1,7 +1,7 @@
 //! The identity of the code that measured a cell, by what its condition runs.
 //!
 //! Principles: computed when this crate is built, from the sources themselves
-//! (`identity`). Non-goals: the rest of what a cell depends on (`kept`).
+//! (`identity`). Non-goals: the rest of what a cell depends on (`cell_cache`).
 
 use crate::identity::Scope;
 

@@ -17,7 +17,7 @@ use evenkeel_core::{Line, PerDirection};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 
 use crate::peers::Peer;
-use crate::{Dropped, Shaper, ShaperError, Site};
+use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 
 /// Of the lab's devices, bytes.
 const MTU: u32 = 1500;

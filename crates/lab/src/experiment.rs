@@ -1,20 +1,17 @@
-//! An experiment: a line, hosts, loads and conditions, read from a TOML file.
+//! An experiment's file: a line, hosts, loads and conditions, in TOML.
 //!
 //! Principles: what is not known is refused, with its place; units stand in the names; the same
-//! file serves every engine. Non-goals: what a condition is (the caller brings it).
+//! file serves every engine. Non-goals: what a condition is (`shaper`), making the line (`line`).
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use evenkeel_core::pipe::{Buffer, PipeConfig, RateTrace};
-use evenkeel_core::result::{ConditionFacts, LineFacts, Published};
+use evenkeel_core::pipe::{Buffer, RateTrace};
+use evenkeel_core::result::Published;
 use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Deserializer};
 
-use crate::emulator::LineConfig;
-use crate::topology::PROVIDER_IP;
-use crate::{LabError, Shaper, run::NONE};
+use crate::error::LabError;
 
 mod changing;
 mod loads;
@@ -314,14 +311,14 @@ impl Experiment {
 
     /// Name, rate and steps of each direction, towards the customer first.
     #[allow(clippy::type_complexity)]
-    fn directions(&self) -> [(&'static str, Rate, &[(f64, Rate)]); 2] {
+    pub(crate) fn directions(&self) -> [(&'static str, Rate, &[(f64, Rate)]); 2] {
         [
             ("down", self.line.down, &self.line.down_steps),
             ("up", self.line.up, &self.line.up_steps),
         ]
     }
 
-    fn trace(&self, rate: Rate, steps: &[(f64, Rate)]) -> Result<RateTrace, String> {
+    pub(crate) fn trace(&self, rate: Rate, steps: &[(f64, Rate)]) -> Result<RateTrace, String> {
         if steps.is_empty() {
             return Ok(RateTrace::constant(rate));
         }
@@ -334,112 +331,6 @@ impl Experiment {
         RateTrace::steps(steps, period).map_err(|e| e.to_string())
     }
 
-    /// The line as the emulator takes it, with randomness from `seed`.
-    pub fn line_config(&self, seed: u64) -> LineConfig {
-        let [down, up] = self.pipes(seed);
-        let beyond = self.servers.iter().enumerate().map(|(i, s)| {
-            let more = s.rtt_ms - self.line.rtt_ms;
-            (server_address(i), millis(more))
-        });
-        LineConfig {
-            down,
-            up,
-            beyond: beyond.collect(),
-            filters_icmp: self.line.filters_icmp,
-            silent: self.line.silent.then_some(PROVIDER_IP.into()),
-        }
-    }
-
-    /// The two directions of the line, towards the customer first, with randomness from `seed`.
-    fn pipes(&self, seed: u64) -> [PipeConfig; 2] {
-        let line = &self.line;
-        let buffers = [line.down_buffer, line.up_buffer];
-        let mut seeds = [seed, seed ^ 0x5555_5555_5555_5555].into_iter();
-        let mut buffers = buffers.into_iter();
-        // The idle phase, the load, and what is under way then.
-        let length = self.duration.idle_s + self.duration.full_s.max(self.duration.quick_s) + 30.0;
-        let swung = line.swing.as_ref().map(|s| {
-            s.make(
-                seed,
-                Duration::try_from_secs_f64(length).unwrap_or_default(),
-            )
-        });
-        let mut wander: Vec<(Duration, Duration)> = Vec::new();
-        let mut swung_rates = Vec::new();
-        if let Some(s) = swung {
-            wander = s.rtt.into_iter().map(|(t, more)| (t, more / 2)).collect();
-            swung_rates = vec![s.up, s.down];
-        }
-        self.directions().map(|(_, rate, steps)| PipeConfig {
-            // Checked when the file was read.
-            rate: match swung_rates.pop() {
-                Some(steps) => RateTrace::steps(steps, None).map_err(|e| e.to_string()),
-                None => self.trace(rate, steps),
-            }
-            .unwrap_or_else(|_| RateTrace::constant(rate)),
-            wander: wander.clone(),
-            framing: line.framing,
-            buffer: buffers.next().unwrap_or(Buffer::Time(Duration::ZERO)),
-            delay: millis(line.rtt_ms / 2.0),
-            jitter: millis(line.jitter_ms),
-            loss: line.loss,
-            seed: seeds.next().unwrap_or(seed),
-        })
-    }
-
-    /// The line as results and shapers are told of it.
-    pub fn line_facts(&self) -> LineFacts {
-        let packet = u64::from(self.line.framing.wire_len(1500));
-        let ms = |buffer, rate: Rate| match buffer {
-            Buffer::Packets(n) => (n * packet) as f64 * 8000.0 / rate.bps() as f64,
-            Buffer::Time(t) => t.as_secs_f64() * 1000.0,
-            Buffer::Bytes(b) => b as f64 * 8000.0 / rate.bps() as f64,
-        };
-        LineFacts {
-            down: self.line.down,
-            up: self.line.up,
-            framing: self.line.framing,
-            rtt_ms: self.servers.first().map_or(self.line.rtt_ms, |s| s.rtt_ms),
-            down_buffer_ms: ms(self.line.down_buffer, self.line.down),
-            up_buffer_ms: ms(self.line.up_buffer, self.line.up),
-            varies: self.line.swing.is_some()
-                || !(self.line.down_steps.is_empty() && self.line.up_steps.is_empty()),
-            best: self.best(),
-        }
-    }
-
-    /// The highest rates of a line that varies.
-    fn best(&self) -> Option<[Rate; 2]> {
-        if let Some(swing) = &self.line.swing {
-            return Some([swing.down[1], swing.up[1]]);
-        }
-        let line = &self.line;
-        let most = |steps: &[(f64, Rate)]| steps.iter().map(|s| s.1).max();
-        let [down, up] = [most(&line.down_steps), most(&line.up_steps)];
-        (down.is_some() || up.is_some()).then(|| [down.unwrap_or(line.down), up.unwrap_or(line.up)])
-    }
-
-    /// What the condition of that name is on this line; `None` if there is none.
-    pub fn condition_facts(
-        &self,
-        name: &str,
-        shapers: &[Box<dyn Shaper>],
-    ) -> Option<ConditionFacts> {
-        if name == NONE {
-            return Some(ConditionFacts {
-                name: NONE.into(),
-                about: "the line without a shaper".into(),
-                ..ConditionFacts::default()
-            });
-        }
-        let link_header = match self.line.device {
-            Device::Tun => 0,
-            Device::Tap => 14,
-        };
-        let shaper = shapers.iter().find(|s| s.name() == name)?;
-        Some(shaper.facts(&self.line_facts(), link_header))
-    }
-
     /// Place in `servers` of the one with that name.
     pub fn server(&self, name: &str) -> Option<usize> {
         self.servers.iter().position(|s| s.name == name)
@@ -449,11 +340,6 @@ impl Experiment {
     pub fn load_spec(&self, name: &str) -> Option<&LoadSpec> {
         self.loads.iter().find(|l| l.name == name)
     }
-}
-
-/// Address of server `i` (from 0), out of the block for benchmarks (RFC 2544).
-pub fn server_address(i: usize) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::new(198, 18, i as u8, 2))
 }
 
 #[cfg(test)]

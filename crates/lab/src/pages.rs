@@ -14,10 +14,12 @@ use std::path::Path;
 use evenkeel_core::result::Run;
 use serde::{Deserialize, Serialize};
 
+use crate::cells::{Cell, RunOptions, cells};
 use crate::code::scope_of;
+use crate::error::LabError;
+use crate::experiment::Experiment;
 use crate::guest::checksum;
 use crate::identity::{self, Scope};
-use crate::{Cell, Experiment, LabError, RunOptions, cells};
 
 /// Where the pages are, below the repository.
 pub const DIRECTORY: &str = "docs/results";
@@ -229,7 +231,6 @@ impl Page {
             loads: self.loads.clone(),
             conditions: self.conditions.clone(),
             repeat: self.repeat,
-            engine: self.engine.clone(),
             ..RunOptions::default()
         }
     }

@@ -13,9 +13,11 @@ use evenkeel_sys::netns::set_sysctl;
 use evenkeel_sys::tun::{Tun, TunKind};
 use evenkeel_sys::{Error, Netns, sched};
 
+use crate::addresses::{GATEWAY_IP, PROVIDER_IP, server_address};
 use crate::emulator::Ends;
-use crate::experiment::{Device, Experiment, server_address};
-use crate::{LabError, net};
+use crate::error::LabError;
+use crate::experiment::{Device, Experiment};
+use crate::net;
 
 /// The WAN device in the gateway's namespace.
 pub const WAN: &str = "wan";
@@ -23,10 +25,6 @@ pub const WAN: &str = "wan";
 const LINE: &str = "line";
 /// A TUN device holds 500 packets unless told otherwise and then drops: not our queue.
 const RING: u32 = 10_000;
-
-/// The near hop.
-pub(crate) const PROVIDER_IP: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
-const GATEWAY_IP: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 
 /// The hosts.
 #[derive(Debug)]

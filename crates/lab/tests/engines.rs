@@ -13,7 +13,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::result::ResultFile;
-use evenkeel_lab::guest::{Engine, GuestError, find};
+use evenkeel_lab::Engine;
+use evenkeel_lab::guest::{GuestError, find};
 
 /// A line slow enough for a kernel that shares its CPU with a compiler.
 const EXPERIMENT: &str = r#"

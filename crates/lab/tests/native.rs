@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use evenkeel_lab::experiment::{Device, Experiment};
 use evenkeel_lab::{
-    Dropped, Kept, LabError, Phase, RunOptions, Shaper, ShaperError, Site, cells, run, run_cell,
+    CellCache, Dropped, LabError, Native, RunOptions, Shaper, ShaperError, Site, cells, run,
+    run_cell,
 };
 
 /// Tests that measure have the machine for themselves, as far as this process goes.
@@ -81,8 +82,8 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
     let result = run(
         &e,
         &options,
-        &mut shapers,
-        &Kept::nothing(&e),
+        &Native::new(&e, &mut shapers),
+        &CellCache::nothing(&e),
         &mut |_| {},
         &cancel,
     )
@@ -105,7 +106,7 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
     e.duration.quick_s = 30.0;
     let begun = Instant::now();
     let mut stop = |p: &evenkeel_lab::Progress<'_>| {
-        if p.cell.condition == "recorder" && p.phase == Phase::Load {
+        if p.cell.condition == "recorder" && p.is_loaded() {
             cancel.store(true, Ordering::Relaxed);
         }
     };
@@ -116,8 +117,8 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
     let stopped = run(
         &e,
         &options,
-        &mut shapers,
-        &Kept::nothing(&e),
+        &Native::new(&e, &mut shapers),
+        &CellCache::nothing(&e),
         &mut stop,
         &cancel,
     );
@@ -136,8 +137,8 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
     let e = run(
         &e,
         &options,
-        &mut shapers,
-        &Kept::nothing(&e),
+        &Native::new(&e, &mut shapers),
+        &CellCache::nothing(&e),
         &mut |_| {},
         &cancel,
     )
@@ -158,7 +159,7 @@ fn child_of_the_kill_test() {
     };
     let mut told = false;
     let mut progress = |p: &evenkeel_lab::Progress<'_>| {
-        if p.phase == Phase::Load && !told {
+        if p.is_loaded() && !told {
             println!("\nloaded");
             told = true;
         }
@@ -167,8 +168,8 @@ fn child_of_the_kill_test() {
     let _ = run(
         &e,
         &options,
-        &mut [],
-        &Kept::nothing(&e),
+        &Native::new(&e, &mut []),
+        &CellCache::nothing(&e),
         &mut progress,
         &AtomicBool::new(false),
     );

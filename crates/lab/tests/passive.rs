@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
+use evenkeel_lab::addresses::server_address;
 use evenkeel_lab::emulator::Emulator;
-use evenkeel_lab::experiment::server_address;
 use evenkeel_lab::topology::{Topology, WAN};
 use evenkeel_sys::poll::{Interest, Poller, Waker};
 use evenkeel_sys::sched;

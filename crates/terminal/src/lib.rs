@@ -7,6 +7,7 @@
 //! lines, kernels and experiments.
 
 mod failure;
+mod progress;
 mod usage;
 
 use std::io::{self, Write as _};
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use failure::Failure;
+pub use progress::StatusLine;
 pub use usage::parse;
 
 /// Clears a terminal and goes to its first line.

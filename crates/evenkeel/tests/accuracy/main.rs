@@ -5,8 +5,8 @@ mod truth;
 
 use std::io::Write as _;
 
-use evenkeel_lab::experiment::server_address;
-use evenkeel_lab::witness::round_trips;
+use evenkeel_lab::addresses::server_address;
+use evenkeel_lab::capture::round_trips;
 
 use truth::{Busy, at, errors, line, logged, output, spawn};
 
@@ -33,7 +33,7 @@ fn a_single_round_trip_is_right_within_20_us() {
         let args = format!("ping {server} -l100 -n1000 -s5 -q -F {file}");
         output(spawn(&line.hosts.clients[0], EVENKEEL, &args));
         drop(busy);
-        let sights = line.witness.finish().unwrap();
+        let sights = line.capture.finish().unwrap();
         let off = errors(&round_trips(&sights, 100), &logged(&log));
         assert!(off.len() >= 990, "{} of 1000", off.len());
         said = format!(

@@ -1,7 +1,7 @@
 //! A path whose round trips are known, and how far off a prober is on it.
 //!
 //! The path is the lab's VDSL-100 line: some 9 ms, by the emulator. What is true is said by a
-//! witness on the gateway: the kernel's own stamps of each packet next to the prober. Shared by
+//! capture on the gateway: the kernel's own stamps of each packet next to the prober. Shared by
 //! the tests beside it and the program that compares tools (examples/comparison.rs).
 
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use evenkeel_core::ping::log::Log;
 use evenkeel_lab::Experiment;
+use evenkeel_lab::capture::Capture;
 use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::topology::Topology;
-use evenkeel_lab::witness::Witness;
 use evenkeel_sys::Netns;
 
 /// irtt's own.
@@ -23,11 +23,11 @@ pub(crate) const PORT: u16 = 2112;
 /// Connection token and number in an irtt packet.
 pub(crate) const IRTT_KEY: std::ops::Range<usize> = 4..16;
 
-/// The line with its hosts and the witness.
+/// The line with its hosts and the capture.
 pub(crate) struct Line {
     pub(crate) hosts: Topology,
     _emulator: Emulator,
-    pub(crate) witness: Witness,
+    pub(crate) capture: Capture,
 }
 
 pub(crate) fn line() -> Line {
@@ -35,11 +35,11 @@ pub(crate) fn line() -> Line {
     let experiment = Experiment::load(&file).unwrap();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
     let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
-    let witness = Witness::start(&hosts.gateway, PORT, IRTT_KEY).unwrap();
+    let capture = Capture::start(&hosts.gateway, PORT, IRTT_KEY).unwrap();
     Line {
         hosts,
         _emulator: emulator,
-        witness,
+        capture,
     }
 }
 

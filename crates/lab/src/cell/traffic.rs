@@ -21,9 +21,10 @@ use evenkeel_measure::web::{Web, WebOutcome};
 use evenkeel_sys::Error;
 use evenkeel_sys::netns::set_sysctl;
 
-use super::Cell;
 use crate::LabError;
-use crate::experiment::{Experiment, FlowKind, FlowSpec, LoadSpec, Way, server_address};
+use crate::addresses::server_address;
+use crate::cells::Cell;
+use crate::experiment::{Experiment, FlowKind, FlowSpec, LoadSpec, Way};
 use crate::topology::Topology;
 
 /// First port of the load's listeners.

@@ -66,7 +66,7 @@ impl SwingSpec {
     }
 
     /// The line of a run with `seed`.
-    pub(super) fn make(&self, seed: u64, length: Duration) -> Swung {
+    pub(crate) fn make(&self, seed: u64, length: Duration) -> Swung {
         let kind = match self.kind {
             SwingKind::Walk => Kind::Walk(self.factor.unwrap_or(2.0)),
             SwingKind::Redraw => Kind::Redraw,

@@ -18,14 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use evenkeel_core::result::ConditionFacts;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Pid;
 
-use super::exchange::{EXPERIMENT, Outside};
+use super::error::GuestError;
+use super::exchange::{EXPERIMENT, Job, Outside};
+use super::kernel::find;
 use super::scratch::{Contained, Scratch};
 use super::watch::Watch;
-use super::{Answer, Engine, GuestError, Job, Step, find};
+use crate::cells::{Answer, Cell};
+use crate::conditions;
+use crate::engine::Engine;
+use crate::error::LabError;
+use crate::experiment::Experiment;
+use crate::progress::Step;
+use crate::runner::Runner;
 
 const INIT: &str = include_str!("init.sh");
 /// Preloaded into the guest's kernel, so that it runs on CPUs with AMX (scripts/uml/xstate.c).
@@ -43,9 +52,9 @@ const QUOTED: usize = 12;
 /// Idle phase, boot and what else a cell takes beside its load.
 const BESIDE: Duration = Duration::from_secs(20);
 
-/// What every guest of a lab has in common.
+/// What every guest of a run has in common.
 #[derive(Debug)]
-pub struct Lab {
+pub struct Guests {
     engine: Engine,
     scratch: Scratch,
     /// Where guests have their memory.
@@ -54,7 +63,7 @@ pub struct Lab {
     number: AtomicUsize,
 }
 
-impl Lab {
+impl Guests {
     /// Finds the kernel and everything else that is needed; `experiment` is the text of a file.
     pub fn new(engine: Engine, experiment: &str) -> Result<Self, GuestError> {
         let kernel = find(engine)?;
@@ -75,36 +84,13 @@ impl Lab {
         // Copies: what is on the disk may be built anew while a long experiment runs.
         copy(&kernel, &dir.join("linux"))?;
         copy(Path::new("/proc/self/exe"), &dir.join("evenkeel-lab"))?;
-        Ok(Lab {
+        Ok(Guests {
             engine,
             scratch,
             memory,
             cpus: cpus(),
             number: AtomicUsize::new(0),
         })
-    }
-
-    /// How many guests may run at once: in real time one, for they would measure one another.
-    pub fn at_once(&self) -> usize {
-        match self.engine {
-            Engine::Virtual => self.cpus.len().max(1),
-            Engine::Uml | Engine::Native => 1,
-        }
-    }
-
-    /// Runs one cell in a guest of its own; `worker` (from 0) chooses the CPU.
-    pub fn run(
-        &self,
-        job: &Job,
-        worker: usize,
-        progress: &mut dyn FnMut(Option<Step>),
-        cancel: &AtomicBool,
-    ) -> Result<Answer, GuestError> {
-        let dir = self.directory()?;
-        let outside = Outside::new(&dir, job)?;
-        let answer = self.boot(job, worker, &dir, &outside, progress, cancel);
-        let _ = fs::remove_dir_all(&dir);
-        answer
     }
 
     /// The directory of one guest's exchange, with links to what all of them need.
@@ -199,6 +185,40 @@ impl Lab {
             }),
             None => Err(died("the guest ended before its work", &console)),
         }
+    }
+}
+
+impl Runner for Guests {
+    fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// In real time one, for they would measure one another.
+    fn at_once(&self) -> usize {
+        match self.engine {
+            Engine::Virtual => self.cpus.len().max(1),
+            Engine::Uml | Engine::Native => 1,
+        }
+    }
+
+    fn conditions(&self, experiment: &Experiment) -> Vec<ConditionFacts> {
+        experiment.all_conditions(&conditions::all(Path::new("/")))
+    }
+
+    /// In a guest of its own; `worker` chooses the CPU.
+    fn run(
+        &self,
+        cell: &Cell,
+        worker: usize,
+        tell: &mut dyn FnMut(Option<Step>),
+        cancel: &AtomicBool,
+    ) -> Result<Answer, LabError> {
+        let job = Job::new(self.engine, cell);
+        let dir = self.directory()?;
+        let outside = Outside::new(&dir, &job)?;
+        let answer = self.boot(&job, worker, &dir, &outside, tell, cancel);
+        let _ = fs::remove_dir_all(&dir);
+        Ok(answer?)
     }
 }
 

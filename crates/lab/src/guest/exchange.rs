@@ -9,11 +9,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use evenkeel_core::result::Run;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{Engine, GuestError};
-use crate::{Cell, Phase};
+use super::error::GuestError;
+use crate::cells::{Answer, Cell};
+use crate::engine::Engine;
+use crate::progress::{Phase, Step};
 
 pub(super) const EXPERIMENT: &str = "experiment.toml";
 const JOB: &str = "job.json";
@@ -24,24 +25,24 @@ pub(super) const ERRORS: &str = "errors";
 
 /// What a guest has to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub(super) struct Job {
     /// What the kernel is called in results.
-    pub engine: Engine,
+    pub(super) engine: Engine,
     /// Name of the condition.
-    pub condition: String,
+    pub(super) condition: String,
     /// Name of the load.
-    pub load: String,
+    pub(super) load: String,
     /// Which repeat, from 0.
-    pub repeat: u32,
+    pub(super) repeat: u32,
     /// Seed of everything random.
-    pub seed: u64,
+    pub(super) seed: u64,
     /// How long the load lasts.
-    pub duration: Duration,
+    pub(super) duration: Duration,
 }
 
 impl Job {
     /// For `cell` on `engine`.
-    pub fn new(engine: Engine, cell: &Cell) -> Self {
+    pub(super) fn new(engine: Engine, cell: &Cell) -> Self {
         Job {
             engine,
             condition: cell.condition.clone(),
@@ -53,7 +54,7 @@ impl Job {
     }
 
     /// The cell to run.
-    pub fn cell(&self) -> Cell {
+    pub(super) fn cell(&self) -> Cell {
         Cell {
             condition: self.condition.clone(),
             load: self.load.clone(),
@@ -64,34 +65,16 @@ impl Job {
     }
 }
 
-/// What a guest found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Release of its kernel.
-    pub kernel: String,
-    /// What was measured.
-    pub run: Run,
-}
-
-/// Where a guest is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// What it does.
-    pub phase: Phase,
-    /// Until that ends, on its own clock.
-    pub left: Duration,
-}
-
 /// The guest's side.
 #[derive(Debug)]
-pub struct Inside {
+pub(super) struct Inside {
     dir: PathBuf,
     steps: File,
 }
 
 impl Inside {
     /// In the directory that the guest was given.
-    pub fn open(dir: &Path) -> Result<Self, GuestError> {
+    pub(super) fn open(dir: &Path) -> Result<Self, GuestError> {
         let steps = dir.join(STEPS);
         Ok(Inside {
             dir: dir.to_owned(),
@@ -101,17 +84,17 @@ impl Inside {
     }
 
     /// What to do.
-    pub fn job(&self) -> Result<Job, GuestError> {
+    pub(super) fn job(&self) -> Result<Job, GuestError> {
         read(&self.dir.join(JOB))
     }
 
     /// The experiment's file.
-    pub fn experiment(&self) -> PathBuf {
+    pub(super) fn experiment(&self) -> PathBuf {
         self.dir.join(EXPERIMENT)
     }
 
     /// Tells where the work is.
-    pub fn step(&mut self, phase: Phase, left: Duration) {
+    pub(super) fn step(&mut self, phase: Phase, left: Duration) {
         let name = match phase {
             Phase::Idle => "idle",
             Phase::Load => "load",
@@ -122,7 +105,7 @@ impl Inside {
     }
 
     /// Hands the result out.
-    pub fn answer(self, answer: &Answer) -> Result<(), GuestError> {
+    pub(super) fn answer(self, answer: &Answer) -> Result<(), GuestError> {
         write(&self.dir.join(ANSWER), answer)
     }
 }

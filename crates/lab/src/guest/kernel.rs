@@ -20,8 +20,10 @@ use std::time::Duration;
 
 use nix::unistd::Uid;
 
+use super::error::GuestError;
 use super::scratch::{Contained, Scratch, missing, needs};
-use super::{Engine, GuestError, which};
+use super::which::which;
+use crate::engine::Engine;
 
 const CONFIG: &str = include_str!("../../../../scripts/uml/virtual.config");
 const PATCH: &str = include_str!("../../../../scripts/uml/virtual.patch");

@@ -13,7 +13,8 @@ use evenkeel_sys::sched;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, Uid};
 
-use super::{GuestError, which};
+use super::error::GuestError;
+use super::which::which;
 
 /// A directory that is gone when this is dropped, or when this process dies.
 #[derive(Debug)]

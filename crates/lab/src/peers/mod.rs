@@ -21,7 +21,7 @@ use evenkeel_core::tc::{
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Error, Session, capabilities};
 
-use crate::{Dropped, Shaper, ShaperError, Site};
+use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 use autorate::{Running, Told};
 
 /// The device that a peer builds for arrivals. The gateway's namespace is its own.

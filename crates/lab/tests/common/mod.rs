@@ -13,8 +13,9 @@ use evenkeel_core::Rate;
 use evenkeel_core::plan::{Choice, Ingress, Mode};
 use evenkeel_core::segments::Mss;
 use evenkeel_kernel::Request;
+use evenkeel_lab::Engine;
 use evenkeel_lab::Experiment;
-use evenkeel_lab::guest::{Engine, GuestError, find};
+use evenkeel_lab::guest::{GuestError, find};
 
 pub(crate) fn is_guest() -> bool {
     std::env::var_os("EVENKEEL_UML").is_some()

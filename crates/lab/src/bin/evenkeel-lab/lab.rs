@@ -5,17 +5,20 @@
 //! Non-goals: the instrument itself (crate `evenkeel-lab`).
 
 use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use evenkeel_core::result::ResultFile;
-use evenkeel_lab::guest::Engine;
-use evenkeel_lab::{Cell, Experiment, Kept, LabError, Phase, Progress, RunOptions, Shaper};
-use evenkeel_terminal::{Failure, cancelled_by_signals, print};
+use evenkeel_lab::guest::Guests;
+use evenkeel_lab::{
+    CellCache, Engine, Experiment, LabError, Native, Phase, Progress, RunOptions, Runner, Stage,
+    StateRoot, conditions,
+};
+use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
 
-use crate::engine::{self, InsideArgs, Kernel};
+use crate::guests::{InsideArgs, Kernel};
 
 /// The demo's experiment, so that it works wherever the binary is.
 const VDSL100: &str = include_str!("../../../../../experiments/vdsl100.toml");
@@ -104,7 +107,8 @@ pub(crate) fn demo(args: &Demo) -> Result<(), Failure> {
         command: "evenkeel demo".into(),
         ..RunOptions::default()
     };
-    let mut result = measure(&experiment, &options, &Kept::nothing(&experiment))?;
+    let cache = CellCache::nothing(&experiment);
+    let mut result = natively(&experiment, &options, &cache, &*cancelled_by_signals()?)?;
     result.date = today();
     print(&evenkeel_report::table(&result))?;
     write(&result, &args.out)?;
@@ -120,7 +124,6 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         conditions: args.conditions.clone(),
         repeat: args.repeat,
         seed: args.seed,
-        engine: args.engine.name().to_owned(),
         command: command_line(),
     };
     if let Some(out) = &args.out {
@@ -128,14 +131,15 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
         fs::create_dir_all(out)
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
     }
-    let kept = kept(&experiment, &options, args)?;
+    let cache = cache(&experiment, &options, args)?;
+    let cancel = cancelled_by_signals()?;
     let mut result = if args.engine == Engine::Native {
-        measure(&experiment, &options, &kept)?
+        natively(&experiment, &options, &cache, &cancel)?
     } else {
         let text = fs::read_to_string(&args.experiment)
             .map_err(|e| Failure::work(format_args!("{}: {e}", args.experiment.display())))?;
-        let cancel = cancelled_by_signals()?;
-        engine::run(&experiment, &text, args.engine, &options, &kept, &cancel)?
+        let guests = Guests::new(args.engine, &text)?;
+        measure(&experiment, &options, &guests, &cache, &cancel)?
     };
     result.date = today();
     if args.json {
@@ -150,16 +154,16 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
 }
 
 /// The cells that were measured before, and a word on them.
-fn kept(experiment: &Experiment, options: &RunOptions, args: &Run) -> Result<Kept, Failure> {
+fn cache(experiment: &Experiment, options: &RunOptions, args: &Run) -> Result<CellCache, Failure> {
     let cells = evenkeel_lab::cells(experiment, options)?;
-    let kept = Kept::open(experiment, args.engine, !args.fresh)?;
-    kept.prune();
-    let known = cells.iter().filter(|c| kept.find(c).is_some()).count();
+    let cache = CellCache::open(experiment, args.engine, !args.fresh).map_err(LabError::from)?;
+    cache.prune();
+    let known = cells.iter().filter(|c| cache.find(c).is_some()).count();
     if known > 0 {
         let of = cells.len();
         eprintln!("Measured before: {known} of {of} (--fresh measures them again).");
     }
-    Ok(kept)
+    Ok(cache)
 }
 
 /// A result of which nothing may be published is a failure, though it is shown.
@@ -180,7 +184,7 @@ pub(crate) fn list(args: &List) -> Result<(), Failure> {
     let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
     files.retain(|p| p.extension().is_some_and(|x| x == "toml"));
     files.sort();
-    let shapers = shapers(Path::new("/"));
+    let shapers = conditions::all(Path::new("/"));
     let mut text = String::new();
     for file in files {
         let e = Experiment::load(&file)?;
@@ -211,113 +215,54 @@ pub(crate) fn list(args: &List) -> Result<(), Failure> {
     print(&text)
 }
 
-/// The conditions beside `none`; records go into `state`.
-pub(crate) fn shapers(state: &Path) -> Vec<Box<dyn Shaper>> {
-    evenkeel_lab::conditions::all(state)
-}
-
-/// Refuses conditions that there are not, before anything is booted for them.
-pub(crate) fn known_conditions(cells: &[Cell]) -> Result<(), Failure> {
-    let known: Vec<String> = std::iter::once("none".to_owned())
-        .chain(shapers(Path::new("/")).iter().map(|s| s.name().to_owned()))
-        .collect();
-    match cells.iter().find(|c| !known.contains(&c.condition)) {
-        None => Ok(()),
-        Some(cell) => Err(LabError::Unknown {
-            kind: "condition",
-            name: cell.condition.clone(),
-            known: known.join(", "),
-        }
-        .into()),
-    }
+/// Measures on the kernel that runs now.
+fn natively(
+    experiment: &Experiment,
+    options: &RunOptions,
+    cache: &CellCache,
+    cancel: &AtomicBool,
+) -> Result<ResultFile, Failure> {
+    let state = StateRoot::new()?;
+    let mut shapers = conditions::all(state.path());
+    let runner = Native::new(experiment, &mut shapers);
+    measure(experiment, options, &runner, cache, cancel)
 }
 
 fn measure(
     experiment: &Experiment,
     options: &RunOptions,
-    kept: &Kept,
+    runner: &dyn Runner,
+    cache: &CellCache,
+    cancel: &AtomicBool,
 ) -> Result<ResultFile, Failure> {
-    let cancel = cancelled_by_signals()?;
-    let state = StateRoot::new()?;
-    let mut shapers = shapers(state.path());
-    let mut meter = Meter::new();
-    let result = evenkeel_lab::run(
-        experiment,
-        options,
-        &mut shapers,
-        kept,
-        &mut |p| meter.show(p),
-        &cancel,
-    );
-    meter.finish();
-    Ok(result?)
-}
-
-/// A directory for the records of shaped gateways, gone when dropped. Namespaces of a lab are
-/// gone before it, so what a kill leaves here means nothing.
-pub(crate) struct StateRoot(PathBuf);
-
-impl StateRoot {
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let path = std::env::temp_dir().join(format!("evenkeel-lab-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|e| Failure::work(format_args!("create {}: {e}", path.display())))?;
-        Ok(StateRoot(path))
-    }
-}
-
-impl Drop for StateRoot {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Where the work is, on stderr: one line that changes on a terminal, one line per cell elsewhere.
-struct Meter {
-    live: bool,
-    last: String,
-}
-
-impl Meter {
-    fn new() -> Self {
-        Meter {
-            live: io::stderr().is_terminal(),
-            last: String::new(),
-        }
-    }
-
-    fn show(&mut self, p: &Progress<'_>) {
-        let mut line = format!(
-            "[{}/{}] {}, {}",
+    let mut line = StatusLine::new();
+    let mut show = |p: &Progress<'_>| {
+        let again = if p.attempt > 1 {
+            format!(" (again, attempt {}: the machine was too busy)", p.attempt)
+        } else {
+            String::new()
+        };
+        let name = format!(
+            "[{}/{}] {}, {}{again}",
             p.number, p.of, p.cell.load, p.cell.condition
         );
-        if p.attempt > 1 {
-            line += &format!(" (again, attempt {}: the machine was too busy)", p.attempt);
-        }
-        if self.live {
-            let phase = match p.phase {
-                Phase::Idle => "idle line",
-                Phase::Load => "under load",
-                Phase::Finish => "last probes",
-            };
-            line += &format!(": {phase}, {:.0} s left", p.left.as_secs_f64().ceil());
-            eprint!("\r\x1b[K{line}");
-        } else if line != self.last {
-            eprintln!("{line}");
-        }
-        let _ = io::stderr().flush();
-        self.last = line;
-    }
-
-    fn finish(&self) {
-        if self.live && !self.last.is_empty() {
-            eprint!("\r\x1b[K");
-        }
-    }
+        let doing = match p.stage {
+            Stage::Starting => "booting".to_owned(),
+            Stage::Ended => return line.end(p.number),
+            Stage::Running(step) => {
+                let left = step.left.as_secs_f64().ceil();
+                match step.phase {
+                    Phase::Idle => format!("idle line, {left:.0} s left"),
+                    Phase::Load => format!("under load, {left:.0} s left"),
+                    Phase::Finish => "last probes".to_owned(),
+                }
+            }
+        };
+        line.show(p.number, &name, &doing);
+    };
+    let result = evenkeel_lab::run(experiment, options, runner, cache, &mut show, cancel);
+    line.clear();
+    Ok(result?)
 }
 
 /// Writes everything into `out` and says where to look.

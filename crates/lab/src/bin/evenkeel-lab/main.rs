@@ -4,7 +4,7 @@
 //! because a gateway needs neither charts nor fonts nor kernels. This file reads the command line
 //! and hands over; each command has a file of its own.
 
-mod engine;
+mod guests;
 mod lab;
 mod lines;
 mod report;
@@ -45,9 +45,9 @@ fn main() -> ExitCode {
         Command::Demo(args) => lab::demo(&args),
         Command::Lab(lab::Lab::Run(args)) => lab::run(&args),
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
-        Command::Lab(lab::Lab::Kernel(engine::Kernel::Build(args))) => engine::build(&args),
+        Command::Lab(lab::Lab::Kernel(guests::Kernel::Build(args))) => guests::build(&args),
         Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
-        Command::Lab(lab::Lab::Inside(args)) => engine::inside(&args),
+        Command::Lab(lab::Lab::Inside(args)) => guests::inside(&args),
         Command::Results(args) => results::results(&args),
         Command::Report(args) => report::report(&args),
     };

@@ -17,16 +17,20 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{Answer, Engine, GuestError, cache_dir, checksum, find};
-use crate::{Cell, Experiment, code_of};
+use crate::cells::{Answer, Cell};
+use crate::code::code_of;
+use crate::engine::Engine;
+use crate::experiment::Experiment;
+use crate::guest::error::GuestError;
+use crate::guest::{cache_dir, checksum, find};
 
 /// For how long a cell is kept after it was last asked for.
 const KEEP: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The cells of one experiment on one engine that are known.
 #[derive(Debug)]
-pub struct Kept {
-    /// Absent: nothing is kept.
+pub struct CellCache {
+    /// Absent: nothing is cache.
     dir: Option<PathBuf>,
     /// Whether what is there is used.
     reuse: bool,
@@ -41,7 +45,7 @@ struct Entry {
     answer: Answer,
 }
 
-impl Kept {
+impl CellCache {
     /// Those of `experiment` on `engine`, measured by the code of now.
     /// With `reuse` off they are only written. Errors: the engine's kernel is missing.
     pub fn open(experiment: &Experiment, engine: Engine, reuse: bool) -> Result<Self, GuestError> {
@@ -52,7 +56,7 @@ impl Kept {
         let bytes = fs::read(&kernel)
             .map_err(|e| GuestError::host(format!("read {}", kernel.display()), e))?;
         let dir = cache_dir().join("cells");
-        Ok(Kept {
+        Ok(CellCache {
             // A cache that cannot be written costs time, not results.
             dir: fs::create_dir_all(&dir).is_ok().then_some(dir),
             reuse,
@@ -63,7 +67,7 @@ impl Kept {
 
     /// Keeps nothing and knows nothing.
     pub fn nothing(experiment: &Experiment) -> Self {
-        Kept {
+        CellCache {
             dir: None,
             reuse: false,
             experiment: experiment.clone(),
@@ -152,8 +156,8 @@ mod tests {
         Experiment::parse(text, Path::new("test.toml")).unwrap()
     }
 
-    fn kept(dir: &Path, experiment: &Experiment) -> Kept {
-        Kept {
+    fn cache(dir: &Path, experiment: &Experiment) -> CellCache {
+        CellCache {
             dir: Some(dir.to_owned()),
             reuse: true,
             experiment: experiment.clone(),
@@ -192,19 +196,19 @@ mod tests {
     fn a_cell_comes_back_for_whatever_repeat() {
         let dir = tempfile::tempdir().unwrap();
         let e = experiment(VDSL100);
-        let kept = kept(dir.path(), &e);
-        assert_eq!(kept.find(&cell()), None);
-        kept.keep(&cell(), &answer());
-        assert_eq!(kept.find(&cell()), Some(answer()));
+        let cache = cache(dir.path(), &e);
+        assert_eq!(cache.find(&cell()), None);
+        cache.keep(&cell(), &answer());
+        assert_eq!(cache.find(&cell()), Some(answer()));
         let later = Cell {
             repeat: 2,
             ..cell()
         };
-        assert_eq!(kept.find(&later).unwrap().run.repeat, 2);
+        assert_eq!(cache.find(&later).unwrap().run.repeat, 2);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        let fresh = Kept {
+        let fresh = CellCache {
             reuse: false,
-            ..kept
+            ..cache
         };
         assert_eq!(fresh.find(&cell()), None);
     }
@@ -213,7 +217,7 @@ mod tests {
     fn whatever_matters_makes_another_cell() {
         let dir = tempfile::tempdir().unwrap();
         let e = experiment(VDSL100);
-        let before = kept(dir.path(), &e);
+        let before = cache(dir.path(), &e);
         before.keep(&cell(), &answer());
         for other in [
             Cell {
@@ -234,10 +238,10 @@ mod tests {
         }
         for (from, to) in [("160ms", "161ms"), ("495000", "495001"), ("9.2 ", "9.3 ")] {
             let changed = experiment(&VDSL100.replace(from, to));
-            assert_eq!(kept(dir.path(), &changed).find(&cell()), None, "{to}");
+            assert_eq!(cache(dir.path(), &changed).find(&cell()), None, "{to}");
         }
         let maker = "another".into();
-        let other = Kept { maker, ..before };
+        let other = CellCache { maker, ..before };
         assert_eq!(other.find(&cell()), None);
         // Words, and loads beside this one, do not matter.
         for (from, to) in [
@@ -245,7 +249,7 @@ mod tests {
             ("count = 4", "count = 5"),
         ] {
             let changed = experiment(&VDSL100.replace(from, to));
-            assert!(kept(dir.path(), &changed).find(&cell()).is_some(), "{to}");
+            assert!(cache(dir.path(), &changed).find(&cell()).is_some(), "{to}");
         }
     }
 
@@ -253,32 +257,32 @@ mod tests {
     fn void_runs_and_broken_files_are_not_there() {
         let dir = tempfile::tempdir().unwrap();
         let e = experiment(VDSL100);
-        let kept = kept(dir.path(), &e);
+        let cache = cache(dir.path(), &e);
         let mut void = answer();
         void.run.instrument.void = "lagged".into();
-        kept.keep(&cell(), &void);
-        assert_eq!(kept.find(&cell()), None);
-        kept.keep(&cell(), &answer());
-        let (path, key) = kept.place(&cell()).unwrap();
+        cache.keep(&cell(), &void);
+        assert_eq!(cache.find(&cell()), None);
+        cache.keep(&cell(), &answer());
+        let (path, key) = cache.place(&cell()).unwrap();
         let whole = fs::read_to_string(&path).unwrap();
         fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-        assert_eq!(kept.find(&cell()), None);
+        assert_eq!(cache.find(&cell()), None);
         fs::write(&path, whole.replace("seed 1", "seed 2")).unwrap();
-        assert_eq!(kept.find(&cell()), None, "{key}");
+        assert_eq!(cache.find(&cell()), None, "{key}");
     }
 
     #[test]
     fn old_cells_go() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = kept(dir.path(), &experiment(VDSL100));
-        kept.keep(&cell(), &answer());
-        kept.prune();
-        assert!(kept.find(&cell()).is_some());
-        let (path, _) = kept.place(&cell()).unwrap();
+        let cache = cache(dir.path(), &experiment(VDSL100));
+        cache.keep(&cell(), &answer());
+        cache.prune();
+        assert!(cache.find(&cell()).is_some());
+        let (path, _) = cache.place(&cell()).unwrap();
         let old = SystemTime::now() - 2 * KEEP;
         let file = File::options().append(true).open(path).unwrap();
         file.set_modified(old).unwrap();
-        kept.prune();
-        assert_eq!(kept.find(&cell()), None);
+        cache.prune();
+        assert_eq!(cache.find(&cell()), None);
     }
 }

@@ -19,7 +19,7 @@ mod shaper;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::control::{Action, Answered, Controller, Counted, OneWay, Settings, Trip};
+use crate::control::{Action, Answered, Controller, Counted, OneWay, RttSample, Settings};
 use crate::framing::Framing;
 use crate::pipe::SplitMix64;
 use crate::{Direction, PerDirection};
@@ -202,13 +202,13 @@ impl<'a> World<'a> {
         while let Some(p) = self.probes.back(t) {
             self.count(t);
             if self.scene.silent {
-                let trip = Trip {
+                let sample = RttSample {
                     remote: FAR,
                     left: duration(p.sent),
                     waited: Duration::ZERO,
                     came: duration(p.at),
                 };
-                self.controller.passed(duration(t), &[trip]);
+                self.controller.passed(duration(t), &[sample]);
                 continue;
             }
             self.controller.answered(

@@ -133,8 +133,8 @@ fn measured(n: usize, rounds: usize) -> Vec<f64> {
     serving.join().unwrap().unwrap();
     let ours = found.iter().filter(|(k, _)| k.remote_port == PORT);
     ours.map(|(k, f)| {
-        let rtt = f.ways[0].rtt.unwrap_or_else(|| panic!("{k:?}: {f:?}"));
-        assert!(f.ways[0].rtt_count as usize > rounds / 2, "{f:?}");
+        let rtt = f.direction.up.rtt.unwrap_or_else(|| panic!("{k:?}: {f:?}"));
+        assert!(f.direction.up.rtt_count as usize > rounds / 2, "{f:?}");
         rtt.as_secs_f64() * 1000.0
     })
     .collect()

@@ -2,8 +2,8 @@
 //!
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
 //! [`Controller::answered`] or, where nothing answers, [`Controller::passed`]) and then asks what
-//! is to be done ([`Controller::poll`]). A direction's capacity is found in `way`, the base round
-//! trip in `base`.
+//! is to be done ([`Controller::poll`]). A direction's capacity is found in `direction`, the base
+//! round trip in `base`.
 //!
 //! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
 //! carry, and every change has a reason that a person can read; nothing is known beforehand and
@@ -11,13 +11,13 @@
 //! an argument of everything. Non-goals: kernels and sockets, framing (bytes come as they are
 //! on the line), fairness between flows.
 
+mod attribution;
 mod base;
-mod blame;
+mod direction;
 mod meter;
-mod paths;
-mod said;
-mod slope;
-mod way;
+mod passive_rtt;
+mod rate_fit;
+mod reason;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,15 +25,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Target;
-use crate::{Framing, PerDirection, Rate};
+use crate::{Direction, Framing, PerDirection, Rate};
 use base::Base;
-use paths::{Heard, Paths};
-use slope::Point;
-use way::{Around, Found, Phase, UnderWay, Way};
+use direction::{Context, DirectionState, InFlight, Outcome, Phase};
+use passive_rtt::{PassiveRtt, RoundTrip};
+use rate_fit::Point;
 
-pub use paths::Trip;
-pub use said::{Notice, Reason};
-pub use way::Dir;
+pub use passive_rtt::RttSample;
+pub use reason::{Notice, Reason};
 
 /// Between probes while the line is loaded, at least.
 const FAST: f64 = 0.020;
@@ -56,7 +55,7 @@ const STAMP: f64 = 0.0003;
 const APART: [f64; 2] = [0.2, 0.3];
 const STEPS: f64 = 0.001;
 /// Without answers for so long there is no signal.
-const DEAF: f64 = 3.0;
+const NO_SIGNAL: f64 = 3.0;
 /// Connections that pass are heard of at least this often, or not to be counted on, s.
 const SLOWEST: f64 = 0.5;
 /// Rates are raised at most this often; cuts are made at once.
@@ -161,14 +160,14 @@ pub struct View {
     /// From which on a delay counts as a queue.
     pub rise_ms: f64,
     /// From us.
-    pub up: WayView,
+    pub up: DirectionView,
     /// Towards us.
-    pub down: WayView,
+    pub down: DirectionView,
 }
 
 /// One direction of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct WayView {
+pub struct DirectionView {
     /// What the line carries, if that is known.
     pub capacity: Option<Rate>,
     /// How old the evidence is, s.
@@ -185,21 +184,21 @@ pub struct WayView {
 #[derive(Debug, Clone)]
 pub struct Controller {
     settings: Settings,
-    ways: [Way; 2],
+    directions: PerDirection<DirectionState>,
     base: Base,
     /// One-way times on a line without a queue: there and back, and the least queue of late.
     offsets: Option<(f64, f64)>,
     /// By how much more the way there takes than the way back, compared with then, s.
     more: f64,
     /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
-    blamed: Option<(usize, u32)>,
+    attributed: Option<(Direction, u32)>,
     /// When that was last used or cut, and how long the queue was then, s.
-    blamed_at: (f64, f64),
+    attributed_at: (f64, f64),
     /// The latest queue that was not where it was looked for was here.
-    culprit: Option<usize>,
+    last_attributed: Option<Direction>,
     pace: f64,
     /// Connections that pass, where nothing answers probes.
-    paths: Paths,
+    passive_rtt: PassiveRtt,
     /// What is heard is theirs, and comes so often, s.
     passive: Option<f64>,
     /// Latest traffic worth the name.
@@ -207,18 +206,18 @@ pub struct Controller {
     /// Next to nothing passed since.
     idle_since: Option<f64>,
     heard: Option<f64>,
-    under_way: UnderWay,
+    in_flight: InFlight,
     /// Probes are not answered any more.
-    deaf: bool,
+    no_signal: bool,
     /// What is in force, and since when.
-    shaped: [Option<Target>; 2],
+    shaped: PerDirection<Option<Target>>,
     raised: f64,
     actions: VecDeque<Action>,
     why: Reason,
 }
 
-const UP: usize = 0;
-const DOWN: usize = 1;
+const UP: Direction = Direction::Up;
+const DOWN: Direction = Direction::Down;
 
 fn seconds(t: Duration) -> f64 {
     t.as_secs_f64()
@@ -235,8 +234,8 @@ fn rate(bytes_per_s: f64) -> Rate {
 impl Controller {
     /// Knows only `settings`.
     pub fn new(settings: Settings, now: Duration) -> Self {
-        let mut ways = [Way::new(Dir::Up), Way::new(Dir::Down)];
-        for (way, bounds) in ways.iter_mut().zip(settings.bounds) {
+        let mut directions = PerDirection::of(DirectionState::new);
+        for (way, bounds) in directions.iter_mut().zip(settings.bounds) {
             if let Some(least) = bounds.least {
                 way.least = bytes_per_s(least);
             }
@@ -249,22 +248,22 @@ impl Controller {
         }
         let mut controller = Controller {
             settings,
-            ways,
+            directions,
             base: Base::default(),
             offsets: None,
             more: 0.0,
-            blamed: None,
-            blamed_at: (f64::MIN, 0.0),
-            culprit: None,
+            attributed: None,
+            attributed_at: (f64::MIN, 0.0),
+            last_attributed: None,
             pace: SLOW,
-            paths: Paths::default(),
+            passive_rtt: PassiveRtt::default(),
             passive: None,
             loaded: f64::MIN,
             idle_since: None,
             heard: None,
-            under_way: UnderWay::default(),
-            deaf: false,
-            shaped: [None; 2],
+            in_flight: InFlight::default(),
+            no_signal: false,
+            shaped: PerDirection::default(),
             raised: f64::MIN,
             actions: VecDeque::new(),
             why: Reason::Guess,
@@ -282,10 +281,10 @@ impl Controller {
     }
 
     /// The line as direction `i` sees it.
-    fn around(&self, i: usize, now: f64) -> Around {
+    fn context(&self, i: Direction, now: f64) -> Context {
         let packet = f64::from(self.settings.packet);
         // A packet may be under way when a probe comes.
-        let serial = |way: &Way| {
+        let serial = |way: &DirectionState| {
             let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
             let in_use = |c: &f64| taken > IDLE * c;
             way.capacity
@@ -293,16 +292,16 @@ impl Controller {
                 .filter(in_use)
                 .map_or(0.0, |c| packet / c)
         };
-        let mut serial_all = serial(&self.ways[i]);
+        let mut serial_all = serial(&self.directions[i]);
         let beside = if self.offsets.is_none() {
-            serial(&self.ways[1 - i])
+            serial(&self.directions[i.other()])
         } else {
             0.0
         };
         serial_all += beside;
         let wander = self.base.rise();
         // Where a line is followed a false alarm costs less than a late one.
-        let sooner = if self.ways[i].kept(now) > 0.0 {
+        let sooner = if self.directions[i].standing_queue(now) > 0.0 {
             SOONER
         } else {
             1.0
@@ -312,7 +311,7 @@ impl Controller {
             Some(_) => (STAMP, APART[0]),
             None => (0.0, APART[1]),
         };
-        Around {
+        Context {
             now,
             rtt: self.base.value().unwrap_or(0.02),
             rise: (sooner * wander).max(1.5 * serial_all),
@@ -329,12 +328,12 @@ impl Controller {
     /// Counters were read. To be called at each probe and each answer.
     pub fn counted(&mut self, now: Duration, counted: Counted) {
         let now = seconds(now);
-        self.ways[UP].meter.note(now, counted.up);
-        self.ways[DOWN].meter.note(now, counted.down);
-        let over = |share: f64, unknown: f64| {
-            self.ways.iter().any(|w| {
+        self.directions[UP].meter.note(now, counted.up);
+        self.directions[DOWN].meter.note(now, counted.down);
+        let over = |attribute: f64, unknown: f64| {
+            self.directions.iter().any(|w| {
                 let rate = w.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
-                let least = w.capacity.map_or(unknown, |(c, _)| share * c);
+                let least = w.capacity.map_or(unknown, |(c, _)| attribute * c);
                 rate > least
             })
         };
@@ -347,12 +346,12 @@ impl Controller {
             self.idle_since.get_or_insert(now);
         }
         self.set_pace(now);
-        self.look(now);
+        self.on_tick(now);
     }
 
     fn set_pace(&mut self, now: f64) {
         let slowest = self
-            .ways
+            .directions
             .iter()
             .filter_map(|w| w.capacity)
             .map(|c| c.0)
@@ -373,30 +372,33 @@ impl Controller {
     /// A probe is being sent. To be called after [`Controller::counted`].
     pub fn probed(&mut self, now: Duration) {
         let now = seconds(now);
-        let around = self.around(UP, now);
+        let context = self.context(UP, now);
         let sends = self.is_load(UP, now);
-        self.ways[UP].beat(&around, sends);
-        self.miss(now);
-        self.under_way.sent(now);
+        self.directions[UP].beat(&context, sends);
+        self.check_overdue(now);
+        self.in_flight.sent(now);
         self.apply(now);
     }
 
     /// Sends less as soon as a probe is late, where nothing else is known.
-    fn miss(&mut self, now: f64) {
-        let Some(base) = self.base.value().filter(|_| !self.deaf) else {
-            self.ways[UP].unbind();
+    fn check_overdue(&mut self, now: f64) {
+        let Some(base) = self.base.value().filter(|_| !self.no_signal) else {
+            self.directions[UP].unbind();
             return;
         };
-        let Some((sent, late)) = self.under_way.late(base, now) else {
+        let Some((sent, overdue)) = self.in_flight.overdue(base, now) else {
             return;
         };
         // A download of which nothing is known may be what holds it up.
-        let elsewhere = self.ways[DOWN].capacity.is_none() && self.in_use(DOWN, now);
-        let around = self.around(UP, now);
-        if self.in_use(UP, now) && !elsewhere && self.ways[UP].misses(sent, late, &around) {
+        let elsewhere = self.directions[DOWN].capacity.is_none() && self.in_use(DOWN, now);
+        let context = self.context(UP, now);
+        if self.in_use(UP, now)
+            && !elsewhere
+            && self.directions[UP].note_overdue(sent, overdue, &context)
+        {
             self.why = Reason::Late {
-                dir: Dir::Up,
-                late_ms: late * 1e3,
+                dir: Direction::Up,
+                late_ms: overdue * 1e3,
             };
         }
     }
@@ -407,29 +409,29 @@ impl Controller {
             // What is probed is at another distance.
             self.base = Base::default();
         }
-        if self.deaf {
-            self.deaf = false;
-            self.actions.push_back(Action::Noticed(Notice::Hears));
+        if self.no_signal {
+            self.no_signal = false;
+            self.actions.push_back(Action::Noticed(Notice::SignalBack));
         }
         let (sent, came) = (seconds(a.sent), seconds(a.came));
         if came >= sent {
             let (now, delay) = (seconds(now), came - sent);
             let base = self.base.value().unwrap_or(delay);
             // What a full buffer threw away says nothing of the line.
-            let free = delay - base < self.around(UP, now).rise && !self.in_use(UP, now);
-            self.under_way.answered(sent, free, base, now);
-            self.hear(now, Heard { sent, came, delay }, a.one_way);
+            let free = delay - base < self.context(UP, now).rise && !self.in_use(UP, now);
+            self.in_flight.answered(sent, free, base, now);
+            self.on_rtt(now, RoundTrip { sent, came, delay }, a.one_way);
         }
     }
 
     /// Round trips of connections that passed since the last call, where nothing answers probes.
     /// While nothing passes nothing is heard, and that is no reason for anything.
-    pub fn passed(&mut self, now: Duration, trips: &[Trip]) {
+    pub fn passed(&mut self, now: Duration, samples: &[RttSample]) {
         let now = seconds(now);
-        let rise = self.around(UP, now).rise;
-        let long = |w: &Way| w.latest.is_some_and(|p| p.queue > rise);
-        let stands = self.ways.iter().any(long) && self.idle_since.is_none();
-        let Some(heard) = self.paths.hear(trips, !stands, now) else {
+        let rise = self.context(UP, now).rise;
+        let long = |w: &DirectionState| w.latest.is_some_and(|p| p.queue > rise);
+        let stands = self.directions.iter().any(long) && self.idle_since.is_none();
+        let Some(heard) = self.passive_rtt.on_rtt(samples, !stands, now) else {
             return;
         };
         let since = self
@@ -440,11 +442,11 @@ impl Controller {
         }
         let often = self.passive.unwrap_or(since);
         self.passive = Some(often + 0.25 * (since - often));
-        self.hear(now, heard, None);
+        self.on_rtt(now, heard, None);
     }
 
-    fn hear(&mut self, now: f64, heard: Heard, one_way: Option<OneWay>) {
-        let Heard { sent, came, delay } = heard;
+    fn on_rtt(&mut self, now: f64, heard: RoundTrip, one_way: Option<OneWay>) {
+        let RoundTrip { sent, came, delay } = heard;
         self.heard = Some(now);
         let idle = self.idle_since.is_some_and(|since| sent - since > CALM);
         let shorter = self
@@ -461,41 +463,42 @@ impl Controller {
                 .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
         }
         let queue = delay - self.base.value().unwrap_or(delay);
-        let shares = self.share(queue, sent, one_way, now);
-        for (i, share) in shares.into_iter().enumerate() {
-            let around = self.around(i, now);
+        let shares = self.attribute(queue, sent, one_way, now);
+        for i in Direction::BOTH {
+            let share = shares[i];
+            let context = self.context(i, now);
             let point = Point {
                 left: sent,
                 came,
                 queue: share,
             };
-            self.ways[i].observe(point, &around);
+            self.directions[i].observe(point, &context);
         }
-        self.look(now);
+        self.on_tick(now);
     }
 
     /// The base is another one.
     fn rerouted(&mut self, now: f64) {
-        for way in &mut self.ways {
-            way.rerouted(now);
+        for direction in self.directions.iter_mut() {
+            direction.rerouted(now);
         }
     }
 
     /// Nothing passes that could be heard of: what stood at the bottleneck has left it.
     fn nothing_passes(&mut self, now: f64) {
-        if self.idle_since.is_none_or(|since| now - since < DEAF) {
+        if self.idle_since.is_none_or(|since| now - since < NO_SIGNAL) {
             return;
         }
-        for i in [UP, DOWN] {
-            if matches!(self.ways[i].phase, Phase::Drain(_)) {
-                let around = self.around(i, now);
+        for i in Direction::BOTH {
+            if matches!(self.directions[i].phase, Phase::Drain(_)) {
+                let context = self.context(i, now);
                 let point = Point {
                     left: now,
                     came: now,
                     queue: 0.0,
                 };
-                self.ways[i].observe(point, &around);
-                if let Found::Changed(why) = self.ways[i].decide(&around, false) {
+                self.directions[i].observe(point, &context);
+                if let Outcome::Changed(why) = self.directions[i].decide(&context, false) {
                     self.why = why;
                 }
             }
@@ -503,43 +506,49 @@ impl Controller {
         self.apply(now);
     }
 
-    fn look(&mut self, now: f64) {
-        if self.heard.is_some_and(|h| now - h > DEAF) {
+    fn on_tick(&mut self, now: f64) {
+        if self.heard.is_some_and(|h| now - h > NO_SIGNAL) {
             if self.passive.is_some() {
                 self.nothing_passes(now);
-            } else if !self.deaf {
-                self.deaf = true;
-                self.actions.push_back(Action::Noticed(Notice::Deaf));
+            } else if !self.no_signal {
+                self.no_signal = true;
+                self.actions.push_back(Action::Noticed(Notice::NoSignal));
             }
             return;
         }
         // Who waited longer tries first.
-        let first = usize::from(self.ways[DOWN].next_try < self.ways[UP].next_try);
-        for i in [first, 1 - first] {
-            let around = self.around(i, now);
+        let first = if self.directions[DOWN].next_probe_up < self.directions[UP].next_probe_up {
+            DOWN
+        } else {
+            UP
+        };
+        for i in [first, first.other()] {
+            let context = self.context(i, now);
             // One direction at a time, so that it is known whose queue it is.
-            let other = &self.ways[1 - i];
-            let busy = matches!(other.phase, Phase::Try { .. } | Phase::Drain(_));
-            let way = &mut self.ways[i];
-            way.shared = self.blamed.is_some_and(|b| b.1 >= blame::TURNS);
-            if self.blamed.is_some_and(|b| b.0 != i) {
+            let other = &self.directions[i.other()];
+            let busy = matches!(other.phase, Phase::ProbeUp { .. } | Phase::Drain(_));
+            let way = &mut self.directions[i];
+            way.is_ambiguous = self.attributed.is_some_and(|b| b.1 >= attribution::TURNS);
+            if self.attributed.is_some_and(|b| b.0 != i) {
                 way.rest(now);
             }
-            let sure = self.offsets.is_some() || !self.in_use(1 - i, now);
-            self.ways[i].sure = sure;
-            let unknown = !sure && self.ways[1 - i].capacity.is_none();
-            match self.ways[i].decide(&around, !busy && !unknown && self.blamed.is_none()) {
-                Found::Nothing => {}
-                Found::NotHere(queue) if self.turn(i, queue) => {}
+            let is_attributed = self.offsets.is_some() || !self.in_use(i.other(), now);
+            self.directions[i].is_attributed = is_attributed;
+            let unknown = !is_attributed && self.directions[i.other()].capacity.is_none();
+            match self.directions[i]
+                .decide(&context, !busy && !unknown && self.attributed.is_none())
+            {
+                Outcome::Nothing => {}
+                Outcome::NotHere(queue) if self.try_other_direction(i, queue) => {}
                 // Only what we send is known to be less at once.
-                Found::NotHere(_) if i == DOWN && !sure => self.blamed = None,
-                Found::Changed(why) => self.why = why,
-                Found::NotHere(queue) => {
+                Outcome::NotHere(_) if i == DOWN && !is_attributed => self.attributed = None,
+                Outcome::Changed(why) => self.why = why,
+                Outcome::NotHere(queue) => {
                     let base = self.base.value().unwrap_or(0.0) + queue;
                     self.base.move_to(base);
                     self.rerouted(now);
                     self.why = Reason::NotOurs {
-                        dir: self.ways[i].dir,
+                        dir: self.directions[i].dir,
                         queue_ms: queue * 1e3,
                     };
                 }
@@ -548,28 +557,30 @@ impl Controller {
         self.apply(now);
     }
 
-    fn slack(&self, i: usize, now: f64) -> f64 {
+    fn slack(&self, i: Direction, now: f64) -> f64 {
         let wanders = self.base.rise();
         let wanders = if wanders > WANDERS { wanders } else { 0.0 };
-        wanders.max(0.7 * self.ways[i].kept(now)).min(SLACKEST)
+        wanders
+            .max(0.7 * self.directions[i].standing_queue(now))
+            .min(SLACKEST)
     }
 
     /// Says what changed.
     fn apply(&mut self, now: f64) {
-        let wanted = [UP, DOWN].map(|i| {
-            let around = self.around(i, now);
-            self.ways[i]
-                .target(&around)
+        let wanted = PerDirection::of(|i| {
+            let context = self.context(i, now);
+            self.directions[i]
+                .target(&context)
                 .map(|(capacity, factor)| Target {
                     capacity: rate(capacity),
                     permille: (factor * 1000.0).round() as u32,
                     slack_us: (self.slack(i, now) * 1e6) as u32,
-                    volatile: self.ways[i].kept(now) > 0.0,
-                    pulses: self.ways[i].has_pulses(&around),
+                    volatile: self.directions[i].standing_queue(now) > 0.0,
+                    pulses: self.directions[i].has_pulses(&context),
                 })
         });
         let (mut lower, mut higher, mut pulse) = (false, false, false);
-        for (new, old) in wanted.iter().zip(&self.shaped) {
+        for (new, old) in wanted.iter().zip(self.shaped.iter()) {
             let value =
                 |t: &Option<Target>| t.map(|t| t.capacity.bps() as f64 * f64::from(t.permille));
             let pulses = new.is_some_and(|t| t.pulses);
@@ -597,9 +608,8 @@ impl Controller {
         } else {
             return;
         }
-        let [up, down] = self.shaped;
         self.actions.push_back(Action::Shape {
-            targets: PerDirection { up, down },
+            targets: self.shaped,
             why: self.why,
         });
     }
@@ -607,20 +617,20 @@ impl Controller {
     /// What is known now.
     pub fn view(&self, now: Duration) -> View {
         let now = seconds(now);
-        let way = |i: usize| {
-            let around = self.around(i, now);
-            let w = &self.ways[i];
-            WayView {
+        let way = |i: Direction| {
+            let context = self.context(i, now);
+            let w = &self.directions[i];
+            DirectionView {
                 capacity: w.capacity.map(|c| rate(c.0)),
                 age_s: w.capacity.map_or(0.0, |c| now - c.1),
-                throughput: rate(w.throughput(&around)),
+                throughput: rate(w.throughput(&context)),
                 queue_ms: w.latest.map_or(0.0, |p| p.queue * 1e3),
                 unshaped_queue_ms: w.unshaped_queue * 1e3,
             }
         };
         View {
             base_ms: self.base.value().map(|b| b * 1e3),
-            rise_ms: self.around(UP, now).rise.max(self.around(DOWN, now).rise) * 1e3,
+            rise_ms: self.context(UP, now).rise.max(self.context(DOWN, now).rise) * 1e3,
             up: way(UP),
             down: way(DOWN),
         }

@@ -11,8 +11,9 @@
 
 use std::collections::VecDeque;
 
-use super::{Around, Dir, Way};
-use crate::control::slope::PACKETS;
+use super::{Context, DirectionState};
+use crate::Direction;
+use crate::control::rate_fit::PACKETS;
 
 /// A probe that is later than this tells of a queue, s.
 const LATE: f64 = 0.25;
@@ -27,7 +28,7 @@ const LOWER: f64 = 0.9;
 
 /// Probes under way.
 #[derive(Debug, Clone, Default)]
-pub(in crate::control) struct UnderWay {
+pub(in crate::control) struct InFlight {
     /// When they were sent; those that were lost go when a later one is answered.
     sent: VecDeque<f64>,
     /// How late one was at most that no queue held up, s.
@@ -36,7 +37,7 @@ pub(in crate::control) struct UnderWay {
     came: Option<f64>,
 }
 
-impl UnderWay {
+impl InFlight {
     pub(in crate::control) fn sent(&mut self, now: f64) {
         self.sent.push_back(now);
         if self.sent.len() > REMEMBERED {
@@ -54,8 +55,8 @@ impl UnderWay {
 
     /// The one sent at `sent` was answered; `free`: without having met a queue.
     pub(in crate::control) fn answered(&mut self, sent: f64, free: bool, base: f64, now: f64) {
-        if free && let Some((_, late)) = self.oldest(base, now) {
-            self.lost = self.lost.max(late);
+        if free && let Some((_, overdue)) = self.oldest(base, now) {
+            self.lost = self.lost.max(overdue);
         }
         self.came = Some(now);
         while self.sent.front().is_some_and(|&s| s <= sent) {
@@ -64,18 +65,23 @@ impl UnderWay {
     }
 
     /// The oldest, if it is late enough to tell of a queue.
-    pub(in crate::control) fn late(&self, base: f64, now: f64) -> Option<(f64, f64)> {
+    pub(in crate::control) fn overdue(&self, base: f64, now: f64) -> Option<(f64, f64)> {
         let least = LATE.max(2.0 * self.lost);
         self.oldest(base, now)
             .filter(|o| o.1 > least && self.sent.len() >= MISSING)
     }
 }
 
-impl Way {
+impl DirectionState {
     /// A probe sent at `sent` has not come, though one that met no queue would have `late` s ago.
     /// True if less is to be sent now.
-    pub(in crate::control) fn misses(&mut self, sent: f64, late: f64, around: &Around) -> bool {
-        if self.capacity.is_some() || self.dir != Dir::Up {
+    pub(in crate::control) fn note_overdue(
+        &mut self,
+        sent: f64,
+        overdue: f64,
+        context: &Context,
+    ) -> bool {
+        if self.capacity.is_some() || self.dir != Direction::Up {
             return false;
         }
         let before = self.latest.map_or(f64::MIN, |p| p.left);
@@ -85,11 +91,11 @@ impl Way {
             return false;
         };
         // It must be possible to learn from it once it comes.
-        if behind < PACKETS * around.packet {
+        if behind < PACKETS * context.packet {
             return false;
         }
-        let first = AT_FIRST * behind / (around.now - sent);
-        let carries = bytes.max(around.packet) / late;
+        let first = AT_FIRST * behind / (context.now - sent);
+        let carries = bytes.max(context.packet) / overdue;
         let lower = match self.bound {
             None => true,
             Some(bound) => carries < LOWER * bound,
@@ -111,8 +117,8 @@ impl Way {
     }
 
     /// A probe came back that waited for `queue` s; a packet in front of it is no queue.
-    pub(super) fn unbind_by(&mut self, queue: f64, around: &Around) {
-        if self.bound.is_some_and(|b| queue < 1.5 * around.packet / b) {
+    pub(super) fn unbind_by(&mut self, queue: f64, context: &Context) {
+        if self.bound.is_some_and(|b| queue < 1.5 * context.packet / b) {
             self.bound = None;
         }
     }
@@ -125,7 +131,7 @@ mod tests {
     const BASE: f64 = 0.010;
 
     /// One each 20 ms.
-    fn sends(probes: &mut UnderWay, from: f64, to: f64) {
+    fn sends(probes: &mut InFlight, from: f64, to: f64) {
         let times = (0..).map(|n| from + 0.020 * f64::from(n));
         for at in times.take_while(|&t| t < to) {
             probes.sent(at);
@@ -134,34 +140,34 @@ mod tests {
 
     #[test]
     fn what_does_not_come_is_late() {
-        let mut probes = UnderWay::default();
+        let mut probes = InFlight::default();
         sends(&mut probes, 1.0, 1.5);
-        assert_eq!(probes.late(BASE, 1.2), None);
-        let (sent, late) = probes.late(BASE, 1.4).unwrap();
-        assert!((sent - 1.0).abs() < 1e-9 && (late - 0.39).abs() < 1e-9);
+        assert_eq!(probes.overdue(BASE, 1.2), None);
+        let (sent, overdue) = probes.overdue(BASE, 1.4).unwrap();
+        assert!((sent - 1.0).abs() < 1e-9 && (overdue - 0.39).abs() < 1e-9);
         // Behind a queue of 200 ms it is so much less.
         probes.answered(1.0, false, BASE, 1.21);
-        let (_, late) = probes.late(BASE, 1.5).unwrap();
-        assert!((late - 0.29).abs() < 1e-9);
+        let (_, overdue) = probes.overdue(BASE, 1.5).unwrap();
+        assert!((overdue - 0.29).abs() < 1e-9);
     }
 
     #[test]
     fn a_few_that_are_lost_are_not() {
-        let mut probes = UnderWay::default();
+        let mut probes = InFlight::default();
         for at in [1.0, 1.02, 1.04] {
             probes.sent(at);
         }
-        assert_eq!(probes.late(BASE, 2.0), None);
+        assert_eq!(probes.overdue(BASE, 2.0), None);
     }
 
     #[test]
     fn where_many_are_lost_it_takes_twice_as_long() {
-        let mut probes = UnderWay::default();
+        let mut probes = InFlight::default();
         sends(&mut probes, 1.0, 1.39);
-        assert!(probes.late(BASE, 1.4).is_some());
+        assert!(probes.overdue(BASE, 1.4).is_some());
         probes.answered(1.38, true, BASE, 1.4);
         sends(&mut probes, 1.5, 2.5);
-        assert_eq!(probes.late(BASE, 2.0), None);
-        assert!(probes.late(BASE, 2.4).is_some());
+        assert_eq!(probes.overdue(BASE, 2.0), None);
+        assert!(probes.overdue(BASE, 2.4).is_some());
     }
 }

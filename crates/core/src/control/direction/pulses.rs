@@ -11,9 +11,10 @@
 
 use std::collections::VecDeque;
 
-use super::{Around, Dir, Found, Phase, Way};
+use super::{Context, DirectionState, Outcome, Phase};
+use crate::Direction;
 use crate::control::Reason;
-use crate::control::slope::Point;
+use crate::control::rate_fit::Point;
 
 /// How much more and less than on average is sent by turns, as a share.
 const SWING: f64 = 0.3;
@@ -65,71 +66,73 @@ pub(super) struct Pulses {
     stands: Option<(f64, f64)>,
 }
 
-impl Way {
+impl DirectionState {
     /// Whether it is followed by pulses.
-    pub(in crate::control) fn has_pulses(&self, around: &Around) -> bool {
-        let within = |at: f64, time: f64| around.now - at < time;
-        self.dir == Dir::Up
-            && self.sure
-            && around.probed
+    pub(in crate::control) fn has_pulses(&self, context: &Context) -> bool {
+        let within = |at: f64, time: f64| context.now - at < time;
+        self.dir == Direction::Up
+            && self.is_attributed
+            && context.probed
             && self.capacity.is_some()
-            && (self.wanders || self.restless(around.now) > OFTEN)
+            && (self.wanders || self.volatility(context.now) > OFTEN)
             && self.pulses.busy.is_some_and(|at| within(at, PAUSE))
             && self.latest.is_some_and(|p| within(p.came, HEARD))
     }
 
     /// A probe is sent: the time to turn from more to less or back. `sends`: more than
     /// acknowledgements.
-    pub(in crate::control) fn beat(&mut self, around: &Around, sends: bool) {
+    pub(in crate::control) fn beat(&mut self, context: &Context, sends: bool) {
         let Some((capacity, _)) = self.capacity else {
             return;
         };
-        let granted = self.has_pulses(around).then(|| self.mean(around));
-        if sends && self.used(capacity, around) > USED * granted.unwrap_or(1.0) {
-            self.pulses.busy = Some(around.now);
+        let granted = self.has_pulses(context).then(|| self.mean(context));
+        if sends && self.used(capacity, context) > USED * granted.unwrap_or(1.0) {
+            self.pulses.busy = Some(context.now);
         }
-        if !self.has_pulses(around) {
+        if !self.has_pulses(context) {
             self.pulses = Pulses {
                 busy: self.pulses.busy,
                 ..Pulses::default()
             };
             return;
         }
-        let shows = 2.0 * around.apart / SWING;
-        let lasts = shows.max(PACKETS * around.packet / capacity);
+        let shows = 2.0 * context.apart / SWING;
+        let lasts = shows.max(PACKETS * context.packet / capacity);
         let pulses = &mut self.pulses;
-        if around.now - pulses.turned > lasts - 0.5 * around.pace {
+        if context.now - pulses.turned > lasts - 0.5 * context.pace {
             pulses.high = !pulses.high;
-            pulses.turned = around.now;
-            let rate = capacity * self.pulse(capacity, around);
-            self.pulses.turns.push_back((around.now, rate));
+            pulses.turned = context.now;
+            let rate = capacity * self.pulse(capacity, context);
+            self.pulses.turns.push_back((context.now, rate));
         }
     }
 
     /// What is sent now, as a share of what the line carries.
-    pub(super) fn pulse(&self, capacity: f64, around: &Around) -> f64 {
+    pub(super) fn pulse(&self, capacity: f64, context: &Context) -> f64 {
         let swing = if self.pulses.high { SWING } else { -SWING };
-        let share = self.mean(around) * (1.0 + swing);
-        share.min(self.most / capacity)
+        let attribute = self.mean(context) * (1.0 + swing);
+        attribute.min(self.most / capacity)
     }
 
     /// The same without the swing.
-    fn mean(&self, around: &Around) -> f64 {
+    fn mean(&self, context: &Context) -> f64 {
         let Some((capacity, _)) = self.capacity else {
             return 1.0;
         };
-        let waits = self.queue_now(around).unwrap_or(0.0);
-        let least = LEAST.max(around.packet / capacity / PACKET).min(0.5);
+        let waits = self.queue_now(context).unwrap_or(0.0);
+        let least = LEAST.max(context.packet / capacity / PACKET).min(0.5);
         let less = ((WAITS - waits) / TOO_LONG).min(MORE);
         (MEAN + less).max(least)
     }
 
     /// A probe came back.
-    pub(super) fn listen(&mut self, p: Point, around: &Around) {
+    pub(super) fn listen(&mut self, p: Point, context: &Context) {
         let mut turned = None;
-        while let Some(turn) = self.pulses.turns.front().copied().filter(|t| t.0 <= p.left) {
+        while let Some(try_other_direction) =
+            self.pulses.turns.front().copied().filter(|t| t.0 <= p.left)
+        {
             self.pulses.turns.pop_front();
-            turned = Some((p, turn.1));
+            turned = Some((p, try_other_direction.1));
         }
         if turned.is_none() {
             return;
@@ -142,47 +145,47 @@ impl Way {
         let Some(bytes) = self.meter.between(from.left, p.left) else {
             return;
         };
-        let apart = around.apart;
+        let apart = context.apart;
         let grown = p.queue - from.queue;
-        if grown > apart && bytes > PACKETS * around.packet {
+        if grown > apart && bytes > PACKETS * context.packet {
             let took = time + grown;
-            let error = (apart + 0.3 * around.packet / capacity) / took;
-            let sure = 1.0 / (1.0 + (error / WALKS).powi(2));
+            let error = (apart + 0.3 * context.packet / capacity) / took;
+            let is_attributed = 1.0 / (1.0 + (error / WALKS).powi(2));
             let by = (bytes / took / capacity).ln().clamp(-FARTHEST, FARTHEST);
             // What was not sent makes no queue.
             if by < 0.0 && bytes < FILLS * rate * time {
                 return;
             }
-            self.found(capacity * (sure * by).exp(), around);
+            self.found(capacity * (is_attributed * by).exp(), context);
         } else if grown <= apart {
             let passed = bytes / (time + 0.5 * apart);
             if passed > capacity {
-                self.found(passed, around);
+                self.found(passed, context);
             }
         }
     }
 
     /// The line carries so much.
-    fn found(&mut self, capacity: f64, around: &Around) {
+    fn found(&mut self, capacity: f64, context: &Context) {
         let was = self.pulses.was;
         if was == 0.0 {
             self.pulses.was = capacity;
         } else if (capacity / was).ln().abs() > ANOTHER {
             self.pulses.was = capacity;
-            self.changed(Some(was), capacity, around.now);
+            self.changed(Some(was), capacity, context.now);
         }
-        self.proven(capacity, around);
+        self.proven(capacity, context);
         self.error = WALKS;
     }
 
     /// Follows what pulses showed, unless what waits does not.
-    pub(super) fn follow_pulses(&mut self, around: &Around) -> Found {
+    pub(super) fn follow_pulses(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
-        self.quiet = around.now;
+        self.quiet = context.now;
         let Some(p) = self.latest else {
-            return Found::Nothing;
+            return Outcome::Nothing;
         };
-        if p.queue <= around.wander + WAITS {
+        if p.queue <= context.wander + WAITS {
             self.pulses.stands = None;
         } else {
             let (since, then) = *self.pulses.stands.get_or_insert((p.left, p.queue));
@@ -190,13 +193,13 @@ impl Way {
             let time = p.left - since;
             let gone = self.meter.between(since, p.left);
             let gone = gone.map_or(0.0, |bytes| time - bytes / capacity);
-            if time > STAYS && gone > 1.5 * then + around.wander && p.queue > 0.5 * then {
+            if time > STAYS && gone > 1.5 * then + context.wander && p.queue > 0.5 * then {
                 self.pulses.stands = None;
                 self.run.clear();
-                return Found::NotHere(p.queue);
+                return Outcome::NotHere(p.queue);
             }
         }
-        Found::Changed(Reason::Following { dir: self.dir })
+        Outcome::Changed(Reason::Following { dir: self.dir })
     }
 }
 

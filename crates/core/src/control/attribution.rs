@@ -4,8 +4,9 @@
 //! cut: what we send is known to be less at once, and a queue towards us keeps arrivals at what
 //! the line carries. Non-goals: the cuts themselves (`way`).
 
-use super::way::Phase;
+use super::direction::Phase;
 use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};
+use crate::{Direction, PerDirection};
 
 /// Acknowledgements take at most so much of what they acknowledge.
 const ACKNOWLEDGES: f64 = 0.0625;
@@ -19,14 +20,14 @@ pub(super) const TURNS: u32 = 2;
 
 impl Controller {
     /// Whose queue it is: there, and back.
-    pub(super) fn share(
+    pub(super) fn attribute(
         &mut self,
         queue: f64,
         left: f64,
         one_way: Option<OneWay>,
         now: f64,
-    ) -> [f64; 2] {
-        let rise = self.around(UP, now).rise.max(self.around(DOWN, now).rise);
+    ) -> PerDirection<f64> {
+        let rise = self.context(UP, now).rise.max(self.context(DOWN, now).rise);
         if let Some(w) = one_way {
             let (there, back) = *self.offsets.get_or_insert((w.there, w.back));
             // Clocks drift: without a queue both differences are nought.
@@ -43,13 +44,16 @@ impl Controller {
             };
             self.more += soft * (more - self.more);
             let up = (0.5 * (queue + self.more)).clamp(0.0, queue);
-            return [up, queue - up];
+            return PerDirection {
+                up,
+                down: queue - up,
+            };
         }
-        self.acquit(queue, left, now);
-        let blamed = match self.blamed {
+        self.clear_attribution(queue, left, now);
+        let attributed = match self.attributed {
             Some((UP, 0)) if self.is_too_long(queue, left, now) => {
-                let around = self.around(UP, now);
-                if self.ways[UP].gives_up(&around) {
+                let context = self.context(UP, now);
+                if self.directions[UP].gives_up(&context) {
                     self.why = self.elsewhere(UP, queue);
                 }
                 DOWN
@@ -58,74 +62,77 @@ impl Controller {
             _ => self.suspect(queue, left, now),
         };
         if queue > rise {
-            if self.blamed.is_none() {
-                self.blamed_at = (now, queue);
+            if self.attributed.is_none() {
+                self.attributed_at = (now, queue);
             }
-            self.blamed = Some((blamed, self.blamed.map_or(0, |b| b.1)));
+            self.attributed = Some((attributed, self.attributed.map_or(0, |b| b.1)));
         } else if queue < 0.7 * rise {
-            self.blamed = None;
+            self.attributed = None;
         }
-        if self.blamed.is_some_and(|b| b.1 >= TURNS) {
-            return [queue, queue];
+        if self.attributed.is_some_and(|b| b.1 >= TURNS) {
+            return PerDirection {
+                up: queue,
+                down: queue,
+            };
         }
-        let mut shares = [0.0; 2];
-        shares[blamed] = queue;
+        let mut shares = PerDirection::default();
+        shares[attributed] = queue;
         shares
     }
 
     /// What waited in a direction that is not used any more has left it: a queue that still stands
     /// is elsewhere.
-    fn acquit(&mut self, queue: f64, left: f64, now: f64) {
-        let Some((i, _)) = self.blamed else {
+    fn clear_attribution(&mut self, queue: f64, left: f64, now: f64) {
+        let Some((i, _)) = self.attributed else {
             return;
         };
-        let rests = matches!(self.ways[i].phase, Phase::Open | Phase::Steady);
-        let (at, waited) = self.blamed_at;
+        let rests = matches!(self.directions[i].phase, Phase::Open | Phase::Steady);
+        let (at, waited) = self.attributed_at;
         if !rests || self.in_use(i, now) {
-            self.blamed_at = (now, queue);
-        } else if left > at + waited && self.in_use(1 - i, now) {
-            self.blamed = None;
+            self.attributed_at = (now, queue);
+        } else if left > at + waited && self.in_use(i.other(), now) {
+            self.attributed = None;
         }
     }
 
     /// Whether a queue can be in this direction at all.
-    pub(super) fn in_use(&self, i: usize, now: f64) -> bool {
-        match self.ways[i].capacity {
-            Some(_) => self.ways[i].is_loaded(&self.around(i, now)),
-            None if self.ways[i].is_bound() => true,
+    pub(super) fn in_use(&self, i: Direction, now: f64) -> bool {
+        match self.directions[i].capacity {
+            Some(_) => self.directions[i].is_loaded(&self.context(i, now)),
+            None if self.directions[i].is_bound() => true,
             None => self.taken(i, now) > LOADED_RATE && self.is_load(i, now),
         }
     }
 
     /// Whether what passes is more than acknowledgements of what comes the other way.
-    pub(super) fn is_load(&self, i: usize, now: f64) -> bool {
-        self.taken(i, now) > ACKNOWLEDGES * self.taken(1 - i, now)
+    pub(super) fn is_load(&self, i: Direction, now: f64) -> bool {
+        self.taken(i, now) > ACKNOWLEDGES * self.taken(i.other(), now)
     }
 
-    fn taken(&self, i: usize, now: f64) -> f64 {
-        self.ways[i].throughput(&self.around(i, now))
+    fn taken(&self, i: Direction, now: f64) -> f64 {
+        self.directions[i].throughput(&self.context(i, now))
     }
 
     /// Where a queue most likely is that nothing tells apart: in the direction that is used, that
     /// is just being tried or drained, or of which nothing is known yet, and else in the one whose
     /// senders we do not hold. If that is wrong a cut will show it, and it is remembered. Before a
     /// download is learned to be slower, what we send must have been looked at.
-    fn suspect(&self, queue: f64, left: f64, now: f64) -> usize {
+    fn suspect(&self, queue: f64, left: f64, now: f64) -> Direction {
         match [UP, DOWN].map(|i| self.in_use(i, now)) {
             [true, false] => return UP,
             [false, true] => return DOWN,
             _ if self.is_too_long(queue, left, now) => return DOWN,
-            _ if self.ways[DOWN].is_about_to_learn() => return UP,
+            _ if self.directions[DOWN].is_about_to_learn() => return UP,
             _ => {}
         }
-        let suspicion = |i: usize| {
-            let by_itself = match (self.ways[i].phase, self.ways[i].capacity) {
-                (Phase::Try { .. }, _) => 4.0,
+        let suspicion = |i: Direction| {
+            let by_itself = match (self.directions[i].phase, self.directions[i].capacity) {
+                (Phase::ProbeUp { .. }, _) => 4.0,
                 (Phase::Drain(_), _) => 3.0,
                 (_, None) => 2.0,
                 (_, Some((c, _))) => self.taken(i, now) / c,
             };
-            let again = self.culprit == Some(i);
+            let again = self.last_attributed == Some(i);
             by_itself + if again { AGAIN } else { 0.0 }
         };
         if suspicion(UP) > suspicion(DOWN) {
@@ -138,33 +145,36 @@ impl Controller {
     /// Whether a queue is longer than what we sent can have made it, while as much comes as
     /// ever did.
     fn is_too_long(&self, queue: f64, left: f64, now: f64) -> bool {
-        let (up, down) = (&self.ways[UP], &self.ways[DOWN]);
-        let around = self.around(UP, now);
+        let (up, down) = (&self.directions[UP], &self.directions[DOWN]);
+        let context = self.context(UP, now);
         let full = down
             .capacity
-            .is_none_or(|c| down.throughput(&around) > FULL * c.0);
+            .is_none_or(|c| down.throughput(&context) > FULL * c.0);
         let short = up.capacity.is_some_and(|(c, _)| {
-            let sent = up.meter.queue(c, left) + 2.0 * around.packet / c;
-            queue > sent + around.rise + around.wander
+            let sent = up.meter.queue(c, left) + 2.0 * context.packet / c;
+            queue > sent + context.rise + context.wander
         });
         full && up.is_tested() && short && self.in_use(DOWN, now)
     }
 
     /// The queue is not where it was looked for: perhaps it is in the other direction. False if it
     /// cannot be there.
-    pub(super) fn turn(&mut self, i: usize, queue: f64) -> bool {
-        let Some((_, turns)) = self.blamed.filter(|b| !self.ways[i].sure && b.1 < TURNS) else {
+    pub(super) fn try_other_direction(&mut self, i: Direction, queue: f64) -> bool {
+        let Some((_, turns)) = self
+            .attributed
+            .filter(|b| !self.directions[i].is_attributed && b.1 < TURNS)
+        else {
             return false;
         };
-        self.blamed = Some((1 - i, turns + 1));
-        self.culprit = Some(1 - i);
+        self.attributed = Some((i.other(), turns + 1));
+        self.last_attributed = Some(i.other());
         self.why = self.elsewhere(i, queue);
         true
     }
 
-    fn elsewhere(&self, i: usize, queue: f64) -> Reason {
+    fn elsewhere(&self, i: Direction, queue: f64) -> Reason {
         Reason::Elsewhere {
-            dir: self.ways[i].dir,
+            dir: self.directions[i].dir,
             queue_ms: queue * 1e3,
         }
     }

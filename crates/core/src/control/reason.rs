@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Dir;
+use super::Direction;
 
 /// Why rates change.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -17,55 +17,55 @@ pub enum Reason {
     /// A queue stands at the bottleneck.
     Queue {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
         /// So long.
         queue_ms: f64,
     },
     /// Probes do not come back, so a queue grows at the bottleneck.
     Late {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
         /// By so much.
         late_ms: f64,
     },
     /// It is going.
     Draining {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
         /// So long still.
         queue_ms: f64,
     },
     /// It has gone.
     Drained {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
     },
     /// Used to the full without a queue: perhaps there is more.
-    Trying {
+    ProbingUp {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
     },
     /// The line never settles: a short queue or pulses show what it carries.
     Following {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
     },
     /// So much went through without a queue.
     Proven {
         /// In this direction.
-        dir: Dir,
+        dir: Direction,
     },
     /// The delay did not follow what was done about it; the other direction is looked at.
     Elsewhere {
         /// Suspected in this direction.
-        dir: Dir,
+        dir: Direction,
         /// So much of it.
         queue_ms: f64,
     },
     /// The delay did not follow what was done about it.
     NotOurs {
         /// Suspected in this direction.
-        dir: Dir,
+        dir: Direction,
         /// So much of it.
         queue_ms: f64,
     },
@@ -73,9 +73,9 @@ pub enum Reason {
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |d: &Dir| match d {
-            Dir::Up => "upload",
-            Dir::Down => "download",
+        let word = |d: &Direction| match d {
+            Direction::Up => "upload",
+            Direction::Down => "download",
         };
         match self {
             Reason::Guess => write!(f, "a first guess: told, or learned before"),
@@ -97,7 +97,7 @@ impl fmt::Display for Reason {
                 )
             }
             Reason::Drained { dir } => write!(f, "{}: the queue has gone", word(dir)),
-            Reason::Trying { dir } => write!(
+            Reason::ProbingUp { dir } => write!(
                 f,
                 "{}: used to the full without a queue; trying whether there is more",
                 word(dir)
@@ -132,9 +132,9 @@ pub enum Notice {
         base_ms: f64,
     },
     /// No probe is answered any more.
-    Deaf,
+    NoSignal,
     /// They are again.
-    Hears,
+    SignalBack,
 }
 
 impl fmt::Display for Notice {
@@ -144,11 +144,11 @@ impl fmt::Display for Notice {
                 f,
                 "the idle line's round trip rose to {base_ms:.1} ms: another route, or somebody else's load"
             ),
-            Notice::Deaf => write!(
+            Notice::NoSignal => write!(
                 f,
                 "no probe is answered any more: rates stay, unless connections that pass say otherwise"
             ),
-            Notice::Hears => write!(f, "probes are answered again"),
+            Notice::SignalBack => write!(f, "probes are answered again"),
         }
     }
 }

@@ -4,9 +4,10 @@
 //! so the noisier the delay, the larger the step; a line that never settles is not tried but
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
-use super::{Around, Dir, Found, LARGEST_FIRST, PATIENCE, Phase, Way};
+use super::{Context, DirectionState, LARGEST_FIRST, Outcome, PATIENCE, Phase};
+use crate::Direction;
 use crate::control::Reason;
-use crate::control::slope::{SAME, Slope};
+use crate::control::rate_fit::{RateFit, SAME};
 
 /// Used to the full: this share of what may be used.
 const FULL: f64 = 0.9;
@@ -29,22 +30,22 @@ const SUSPECT: f64 = 0.7;
 /// It is about to end if it is less than so much longer than a rise, s.
 const ENDS: f64 = 0.003;
 
-impl Way {
+impl DirectionState {
     fn free(&self) -> f64 {
         match self.dir {
-            Dir::Up => FREE_UP,
-            Dir::Down => FREE_DOWN,
+            Direction::Up => FREE_UP,
+            Direction::Down => FREE_DOWN,
         }
     }
 
     /// The noisier the line, the larger the step that shows. On a line that never settles a queue
     /// shows at once where it ends: no small steps.
-    pub(super) fn first_step(&self, around: &Around) -> f64 {
-        if self.is_restless(around.now) {
+    pub(super) fn first_step(&self, context: &Context) -> f64 {
+        if self.is_volatile(context.now) {
             self.free()
         } else {
-            let shows = (around.rise / SHOWN).max(self.error).min(LARGEST_FIRST);
-            shows.max(STEP).max(self.stride) + 0.1 * self.restless(around.now)
+            let shows = (context.rise / SHOWN).max(self.error).min(LARGEST_FIRST);
+            shows.max(STEP).max(self.stride) + 0.1 * self.volatility(context.now)
         }
     }
 
@@ -57,121 +58,121 @@ impl Way {
     }
 
     /// Keeps a short queue on a line that never settles: what it carries is known all the time.
-    pub(super) fn follow(&mut self, queue: f64, kept: f64, around: &Around) -> Found {
-        let Some(Slope { known, .. }) = self.estimate(f64::MIN, around) else {
-            return Found::Nothing;
+    pub(super) fn follow(&mut self, queue: f64, standing_queue: f64, context: &Context) -> Outcome {
+        let Some(RateFit { known, .. }) = self.estimate(f64::MIN, context) else {
+            return Outcome::Nothing;
         };
         // What comes while the queue is about to end is less than the line carries.
         let slower = self
             .capacity
             .is_some_and(|c| known.capacity < (1.0 - SAME) * c.0);
-        if slower && queue < around.rise + ENDS {
-            return Found::Nothing;
+        if slower && queue < context.rise + ENDS {
+            return Outcome::Nothing;
         }
         // What was known before says nothing of a line that never settles.
         self.prior = None;
-        let (before, unrest) = (self.known(), self.unrest);
-        self.learn(known, around.now);
+        let (before, volatility) = (self.known(), self.volatility);
+        self.learn(known, context.now);
         let found = known.capacity;
         if found < SUSPECT * self.proved {
             self.proved = found;
-            return self.doubt(before, unrest, around);
+            return self.doubt(before, volatility, context);
         }
         self.proved = self.proved.max(found);
-        let more = ((kept - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
-        self.phase = Phase::Try {
+        let more = ((standing_queue - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
+        self.phase = Phase::ProbeUp {
             level: found * (1.0 + more),
-            step: self.first_step(around) * GROWTH,
-            since: around.now,
+            step: self.first_step(context) * GROWTH,
+            since: context.now,
             before: found,
         };
-        Found::Changed(Reason::Following { dir: self.dir })
+        Outcome::Changed(Reason::Following { dir: self.dir })
     }
 
     /// Somewhere is a queue that may come from a try.
     pub(in crate::control) fn rest(&mut self, now: f64) {
-        if let Phase::Try { .. } = self.phase {
+        if let Phase::ProbeUp { .. } = self.phase {
             self.phase = Phase::Steady;
-            self.next_try = now + self.patience;
+            self.next_probe_up = now + self.patience;
         }
     }
 
     /// How long to wait for the effect of a step.
-    pub(super) fn hold(&self, around: &Around) -> f64 {
-        let packets = self.capacity.map_or(0.0, |c| 4.0 * around.packet / c.0);
-        (2.0 * around.rtt + 2.0 * around.pace)
+    pub(super) fn hold(&self, context: &Context) -> f64 {
+        let packets = self.capacity.map_or(0.0, |c| 4.0 * context.packet / c.0);
+        (2.0 * context.rtt + 2.0 * context.pace)
             .max(0.08)
             .max(packets)
     }
 
-    pub(super) fn steady(&mut self, around: &Around) -> Found {
+    pub(super) fn steady(&mut self, context: &Context) -> Outcome {
         let Some((capacity, _)) = self.capacity else {
-            return Found::Nothing;
+            return Outcome::Nothing;
         };
-        let quiet = around.now - self.quiet > self.hold(around) && self.run.is_empty();
-        if around.now < self.next_try || !quiet || capacity >= self.most {
-            return Found::Nothing;
+        let quiet = context.now - self.quiet > self.hold(context) && self.run.is_empty();
+        if context.now < self.next_probe_up || !quiet || capacity >= self.most {
+            return Outcome::Nothing;
         }
-        if self.used(capacity, around) < FULL {
-            return Found::Nothing;
+        if self.used(capacity, context) < FULL {
+            return Outcome::Nothing;
         }
-        let first = self.first_step(around);
-        self.phase = Phase::Try {
+        let first = self.first_step(context);
+        self.phase = Phase::ProbeUp {
             level: capacity * (1.0 + first),
             step: (first * GROWTH).min(LONGEST_STEP),
-            since: around.now,
+            since: context.now,
             before: capacity,
         };
-        Found::Changed(Reason::Trying { dir: self.dir })
+        Outcome::Changed(Reason::ProbingUp { dir: self.dir })
     }
 
     /// A step is good as soon as the queue that it would have made would have been seen.
-    pub(super) fn try_more(
+    pub(super) fn probe_up(
         &mut self,
         level: f64,
         step: f64,
         since: f64,
         before: f64,
-        around: &Around,
-    ) -> Found {
+        context: &Context,
+    ) -> Outcome {
         let capacity = self.capacity.map_or(level, |c| c.0);
-        if self.is_restless(around.now) {
-            if around.now < since + self.hold(around) {
-                return Found::Nothing;
+        if self.is_volatile(context.now) {
+            if context.now < since + self.hold(context) {
+                return Outcome::Nothing;
             }
-            let proven = self.throughput(around).max(capacity);
-            self.proven(proven, around);
-            self.phase = Phase::Try {
+            let proven = self.throughput(context).max(capacity);
+            self.proven(proven, context);
+            self.phase = Phase::ProbeUp {
                 level: proven * (1.0 + self.free()),
                 step,
-                since: around.now,
+                since: context.now,
                 before: proven,
             };
-            return Found::Changed(Reason::Following { dir: self.dir });
+            return Outcome::Changed(Reason::Following { dir: self.dir });
         }
         // What an answer that comes now can know of.
-        let known = around.now - around.rtt - around.pace;
+        let known = context.now - context.rtt - context.pace;
         let time = known - since;
         if time <= 0.0 {
-            return Found::Nothing;
+            return Outcome::Nothing;
         }
         // What was so long ago is forgotten; it went on since.
         let bytes = self.meter.between(since, known);
-        let bytes = bytes.unwrap_or_else(|| time * self.throughput(around));
+        let bytes = bytes.unwrap_or_else(|| time * self.throughput(context));
         let reached = bytes / time;
-        let shown = around.rise + around.wander + around.packet / capacity;
+        let shown = context.rise + context.wander + context.packet / capacity;
         if bytes / capacity - time > shown {
-            self.proven(reached, around);
-            self.phase = Phase::Try {
+            self.proven(reached, context);
+            self.phase = Phase::ProbeUp {
                 level: level.max(reached * (1.0 + step)),
                 step: (step * GROWTH).min(LONGEST_STEP),
-                since: around.now,
+                since: context.now,
                 before,
             };
-            return Found::Changed(Reason::Trying { dir: self.dir });
+            return Outcome::Changed(Reason::ProbingUp { dir: self.dir });
         }
-        let due = 2.0 * shown / (level / capacity - 1.0).max(STEP) + 2.0 * around.rtt;
-        let passes = self.throughput(around).max(reached);
+        let due = 2.0 * shown / (level / capacity - 1.0).max(STEP) + 2.0 * context.rtt;
+        let passes = self.throughput(context).max(reached);
         let wanted = passes > FULL * level;
         let wait = if passes > capacity {
             // More than is known to, which will show.
@@ -179,29 +180,29 @@ impl Way {
         } else if wanted {
             due
         } else {
-            self.hold(around)
+            self.hold(context)
         };
         if time < wait {
-            return Found::Nothing;
+            return Outcome::Nothing;
         }
         if wanted {
             // The step was too small to show.
-            self.phase = Phase::Try {
+            self.phase = Phase::ProbeUp {
                 level: level * (1.0 + step),
                 step: (step * GROWTH).min(LONGEST_STEP),
-                since: around.now,
+                since: context.now,
                 before,
             };
-            return Found::Changed(Reason::Trying { dir: self.dir });
+            return Outcome::Changed(Reason::ProbingUp { dir: self.dir });
         }
         // Nobody wants more now.
         if capacity > before * (1.0 + SAME) {
-            self.changed(Some(before), capacity, around.now);
+            self.changed(Some(before), capacity, context.now);
             self.patience = PATIENCE[0];
         }
         self.phase = Phase::Steady;
-        self.next_try =
-            around.now + 0.5 * self.patience * (1.0 - self.restless(around.now)).powi(2);
-        Found::Changed(Reason::Proven { dir: self.dir })
+        self.next_probe_up =
+            context.now + 0.5 * self.patience * (1.0 - self.volatility(context.now)).powi(2);
+        Outcome::Changed(Reason::Proven { dir: self.dir })
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::meter::Meter;
-use super::way::Dir;
+use crate::Direction;
 
 /// Evidence of a capacity: at least so many full packets.
 pub(super) const PACKETS: f64 = 8.0;
@@ -41,24 +41,24 @@ pub(super) struct Point {
 
 /// What a line carries as far as is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Known {
+pub(super) struct Estimate {
     /// Bytes per second.
     pub capacity: f64,
     /// Its standard error, as a share.
     pub error: f64,
 }
 
-impl Known {
+impl Estimate {
     /// Whether both can be true.
-    pub(super) fn agrees(&self, other: &Known) -> bool {
+    pub(super) fn agrees(&self, other: &Estimate) -> bool {
         let errors = self.error.hypot(other.error);
         (other.capacity / self.capacity - 1.0).abs() < (ERRORS * errors).clamp(SAME, 0.5)
     }
 
     /// Two independent looks at the same thing.
-    pub(super) fn with(&self, other: &Known) -> Known {
+    pub(super) fn with(&self, other: &Estimate) -> Estimate {
         let (a, b) = (self.error.powi(-2), other.error.powi(-2));
-        Known {
+        Estimate {
             capacity: (a * self.capacity + b * other.capacity) / (a + b),
             error: (a + b).powf(-0.5),
         }
@@ -67,8 +67,8 @@ impl Known {
 
 /// What a stretch of probes led to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Slope {
-    pub known: Known,
+pub(super) struct RateFit {
+    pub known: Estimate,
     /// The queue was neither growing nor shrinking: what came may have been thrown away.
     pub level: bool,
 }
@@ -76,7 +76,7 @@ pub(super) struct Slope {
 /// Probes since a queue stands.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    dir: Dir,
+    dir: Direction,
     points: VecDeque<Point>,
     /// Each alone may be noise.
     vague: VecDeque<Point>,
@@ -85,7 +85,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(dir: Dir) -> Self {
+    pub(super) fn new(dir: Direction) -> Self {
         Run {
             dir,
             points: VecDeque::new(),
@@ -143,21 +143,21 @@ impl Run {
     /// towards the Internet those that were sent before, towards us those that arrived before.
     fn exit(&self, p: &Point) -> (f64, f64) {
         match self.dir {
-            Dir::Up => (p.left + p.queue, p.left),
-            Dir::Down => (p.came, p.came),
+            Direction::Up => (p.left + p.queue, p.left),
+            Direction::Down => (p.came, p.came),
         }
     }
 
     /// What the bottleneck carries, by probes sent at `from` or later; a single one is `noise` s
     /// off.
-    pub(super) fn slope(
+    pub(super) fn rate_fit(
         &self,
         meter: &Meter,
         from: f64,
         noise: f64,
         pace: f64,
         packet: f64,
-    ) -> Option<Slope> {
+    ) -> Option<RateFit> {
         let covered = meter.latest()?;
         let mut all: Vec<(f64, f64, f64)> = Vec::with_capacity(self.points.len());
         for p in self.points.iter().filter(|p| p.left >= from) {
@@ -176,13 +176,13 @@ impl Run {
         let enough = all.iter().rposition(enough)?;
         let mut stretches = (0..=enough).rev().filter_map(|from| all.get(from..));
         let short = match self.dir {
-            Dir::Up => stretches.find_map(|stretch| fit(stretch, noise))?,
+            Direction::Up => stretches.find_map(|stretch| fit(stretch, noise))?,
             // Arrivals may be what we let come: only what shows soon is the line's.
-            Dir::Down => fit(stretches.next()?, noise)?,
+            Direction::Down => fit(stretches.next()?, noise)?,
         };
         let long = fit(&all, noise)?;
         Some(
-            if short.known.agrees(&Known {
+            if short.known.agrees(&Estimate {
                 error: 0.0,
                 ..long.known
             }) {
@@ -195,7 +195,7 @@ impl Run {
 }
 
 /// The straight line through points of time, bytes until then, and queue.
-fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<Slope> {
+fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<RateFit> {
     let n = points.len() as f64;
     let mean = |f: fn(&(f64, f64, f64)) -> f64| points.iter().map(f).sum::<f64>() / n;
     let (time, bytes) = (mean(|p| p.0), mean(|p| p.1));
@@ -208,8 +208,8 @@ fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<Slope> {
     let (first, last) = (points.first()?, points.last()?);
     let moved = (last.2 - first.2).abs();
     let error = noise * capacity / spread.sqrt();
-    (error < WORST).then_some(Slope {
-        known: Known { capacity, error },
+    (error < WORST).then_some(RateFit {
+        known: Estimate { capacity, error },
         level: moved < (LEVEL * (last.0 - first.0)).max(2.0 * noise),
     })
 }
@@ -221,18 +221,18 @@ mod tests {
     /// Probes each 20 ms while 1.6 of the 1 MB/s are sent that pass.
     #[test]
     fn two_probes_that_say_nothing_do_not_hide_what_three_say() {
-        let mut run = Run::new(Dir::Up);
+        let mut run = Run::new(Direction::Up);
         let mut meter = Meter::default();
-        let mut look = |n: f64| {
+        let mut on_tick = |n: f64| {
             let after = 0.02 * n;
             let (left, queue) = (1.0 + after, 0.030 + 0.6 * after);
             meter.note(left, 1.6e6 * after);
             let came = left + queue + 0.040;
             run.push(Point { left, came, queue }, 0.010, 0.020, false);
-            run.slope(&meter, f64::MIN, 0.0048, 0.020, 1500.0)
+            run.rate_fit(&meter, f64::MIN, 0.0048, 0.020, 1500.0)
         };
-        assert_eq!([look(0.0), look(1.0)], [None, None]);
-        let found = look(2.0).unwrap().known;
+        assert_eq!([on_tick(0.0), on_tick(1.0)], [None, None]);
+        let found = on_tick(2.0).unwrap().known;
         assert!((found.capacity / 1e6 - 1.0).abs() < 1e-6, "{found:?}");
     }
 }

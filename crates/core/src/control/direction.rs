@@ -9,16 +9,17 @@
 //! delay of whom (`mod.rs`), packets.
 
 mod drain;
-mod late;
+mod overdue;
+mod probing_up;
 mod pulses;
-mod tries;
 
 use super::Reason;
 use super::meter::Meter;
-use super::slope::{Known, Point, Run, SAME, Slope};
+use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
+use crate::Direction;
 use pulses::Pulses;
 
-pub(super) use late::UnderWay;
+pub(super) use overdue::InFlight;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
@@ -35,7 +36,7 @@ const PATIENCE: [f64; 3] = [1.0, 2.0, 10.0];
 /// The first step of a try, at most.
 const LARGEST_FIRST: f64 = 0.1;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
-const UNREST: f64 = 0.7;
+const VOLATILITY: f64 = 0.7;
 const CALMS: f64 = 8.0;
 /// Within this after the first look, s, others correct it.
 const CORRECTED: f64 = 2.0;
@@ -46,7 +47,7 @@ const WANDERS: f64 = 0.012;
 const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
 /// and is there to be sent when it carries more.
-const KEPT: f64 = 0.025;
+const STANDING_QUEUE: f64 = 0.025;
 /// Its probes are looked back at so far, s, or over so many packets.
 const RECENT: f64 = 0.2;
 const RECENT_PACKETS: f64 = 16.0;
@@ -61,19 +62,9 @@ const TESTED: f64 = 1.0;
 /// Jitter hides queues from this on, s.
 const HIDES: f64 = 0.002;
 
-/// Which direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dir {
-    /// Towards the Internet.
-    Up,
-    /// Towards us.
-    Down,
-}
-
 /// What decisions need to know of the line as a whole.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Around {
+pub(super) struct Context {
     pub now: f64,
     /// Base round trip to what is probed.
     pub rtt: f64,
@@ -105,7 +96,7 @@ pub(super) enum Phase {
     /// A queue is made to go away.
     Drain(Drain),
     /// It is tried whether it carries more.
-    Try {
+    ProbeUp {
         /// What it is tried with.
         level: f64,
         /// The next step's size.
@@ -126,15 +117,15 @@ pub(super) struct Drain {
     queue: f64,
     longest: f64,
     /// What was known before this queue.
-    before: Option<Known>,
+    before: Option<Estimate>,
     /// Restlessness then.
-    unrest: (f64, f64),
+    volatility: (f64, f64),
     /// The queue that may stay, since it is doubted that there is one.
     doubted: Option<f64>,
     /// It followed a cut, so it is here.
     followed: bool,
     /// What it says if it is.
-    found: Option<Known>,
+    found: Option<Estimate>,
     /// What the line was thought to carry at the cut, and then.
     at_cut: f64,
     capacity: f64,
@@ -144,7 +135,7 @@ pub(super) struct Drain {
 
 /// What a look at a direction led to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Found {
+pub(super) enum Outcome {
     /// Nothing new.
     Nothing,
     /// Rates change, for this reason.
@@ -155,15 +146,15 @@ pub(super) enum Found {
 
 /// One direction.
 #[derive(Debug, Clone)]
-pub(super) struct Way {
-    pub dir: Dir,
+pub(super) struct DirectionState {
+    pub dir: Direction,
     pub meter: Meter,
     /// What the line carries, and since when that is known.
     pub capacity: Option<(f64, f64)>,
     /// The standard error of that, as a share.
     error: f64,
     /// What was known before this queue.
-    prior: Option<Known>,
+    prior: Option<Estimate>,
     pub phase: Phase,
     /// Probes since the queue stands.
     run: Run,
@@ -176,7 +167,7 @@ pub(super) struct Way {
     /// No queue since.
     quiet: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
-    pub next_try: f64,
+    pub next_probe_up: f64,
     patience: f64,
     /// The first step of the next is at least this: larger where much may have changed.
     stride: f64,
@@ -185,15 +176,15 @@ pub(super) struct Way {
     /// When the first capacity was found.
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
-    unrest: (f64, f64),
+    volatility: (f64, f64),
     /// The most it carried since a queue was last seen to end.
     proved: f64,
     /// What it carried for [`TESTED`] seconds without a queue.
     tested: f64,
     /// A queue is known to be in this direction.
-    pub sure: bool,
+    pub is_attributed: bool,
     /// It may be in either, and both are cut.
-    pub shared: bool,
+    pub is_ambiguous: bool,
     /// Its delay changes by itself, as that of mobile lines.
     wanders: bool,
     /// So many queues in a row went that may have been elsewhere.
@@ -205,9 +196,9 @@ pub(super) struct Way {
     pub unshaped_queue: f64,
 }
 
-impl Way {
-    pub(super) fn new(dir: Dir) -> Self {
-        Way {
+impl DirectionState {
+    pub(super) fn new(dir: Direction) -> Self {
+        DirectionState {
             dir,
             meter: Meter::default(),
             capacity: None,
@@ -219,18 +210,18 @@ impl Way {
             bound: None,
             latest: None,
             quiet: 0.0,
-            next_try: 0.0,
+            next_probe_up: 0.0,
             patience: PATIENCE[0],
             stride: 0.0,
             changed: f64::MIN,
             first: f64::MIN,
-            unrest: (0.0, 0.0),
+            volatility: (0.0, 0.0),
             proved: 0.0,
             tested: 0.0,
-            sure: true,
+            is_attributed: true,
             wanders: false,
             followed: 0,
-            shared: false,
+            is_ambiguous: false,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -241,7 +232,7 @@ impl Way {
     pub(super) fn believe(&mut self, capacity: f64, now: f64) {
         self.capacity = Some((self.bounded(capacity), now));
         self.phase = Phase::Steady;
-        self.next_try = now;
+        self.next_probe_up = now;
     }
 
     fn bounded(&self, capacity: f64) -> f64 {
@@ -249,36 +240,36 @@ impl Way {
     }
 
     /// The capacity to shape by, and a factor by which to go below it.
-    pub(super) fn target(&self, around: &Around) -> Option<(f64, f64)> {
+    pub(super) fn target(&self, context: &Context) -> Option<(f64, f64)> {
         let Some((capacity, _)) = self.capacity else {
             return self.bound.map(|c| (self.bounded(c), DEEPER));
         };
-        if self.has_pulses(around) {
-            return Some((capacity, self.pulse(capacity, around)));
+        if self.has_pulses(context) {
+            return Some((capacity, self.pulse(capacity, context)));
         }
         Some(match self.phase {
             Phase::Open => return None,
             Phase::Steady => (capacity, 1.0),
-            Phase::Try { level, .. } => (self.bounded(level), 1.0),
+            Phase::ProbeUp { level, .. } => (self.bounded(level), 1.0),
             Phase::Drain(drain) => {
                 // Windows bound what is under way, so a queue that came of too much of it is gone
                 // a round trip after they became smaller; only what stays then is cut for.
-                let goes = around.rtt + drain.longest + 2.0 * around.pace;
-                if self.dir == Dir::Down
-                    && self.is_restless(around.now)
-                    && around.now - drain.cut < goes
+                let goes = context.rtt + drain.longest + 2.0 * context.pace;
+                if self.dir == Direction::Down
+                    && self.is_volatile(context.now)
+                    && context.now - drain.cut < goes
                 {
                     return Some((capacity, 1.0));
                 }
                 // A cut that is none would tell nothing, as would taking away what is not used.
-                let carries = if self.sure {
+                let carries = if self.is_attributed {
                     capacity
                 } else {
                     drain.capacity.min(capacity)
                 };
-                let waits = self.waits(carries, around).unwrap_or(0.0);
-                let queue = waits - self.stays(&drain, around);
-                let long = DRAIN.max(4.0 * around.packet / capacity);
+                let waits = self.waits(carries, context).unwrap_or(0.0);
+                let queue = waits - self.stays(&drain, context);
+                let long = DRAIN.max(4.0 * context.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };
                 let used = (carries / capacity).max(deepest);
                 (capacity, used * (1.0 - queue / long).clamp(deepest, 1.0))
@@ -287,22 +278,22 @@ impl Way {
     }
 
     /// A probe came back.
-    pub(super) fn observe(&mut self, p: Point, around: &Around) {
+    pub(super) fn observe(&mut self, p: Point, context: &Context) {
         self.latest = Some(p);
-        if self.has_pulses(around) {
-            self.listen(p, around);
+        if self.has_pulses(context) {
+            self.listen(p, context);
         }
-        self.unbind_by(p.queue, around);
-        self.wanders = around.wander > WANDERS;
-        let prior = self.known().filter(|_| !self.is_restless(around.now));
+        self.unbind_by(p.queue, context);
+        self.wanders = context.wander > WANDERS;
+        let prior = self.known().filter(|_| !self.is_volatile(context.now));
         let began = self.run.is_empty();
         let open = self.phase == Phase::Open;
-        let hidden = open && around.wander > HIDES;
-        if self.run.push(p, around.rise, around.pace, hidden) {
+        let hidden = open && context.wander > HIDES;
+        if self.run.push(p, context.rise, context.pace, hidden) {
             if began {
                 self.prior = prior;
             }
-            self.quiet = around.now;
+            self.quiet = context.now;
             if open {
                 self.unshaped_queue = self.unshaped_queue.max(p.queue);
             }
@@ -312,67 +303,72 @@ impl Way {
         }
     }
 
-    fn known(&self) -> Option<Known> {
-        self.capacity.map(|(capacity, _)| Known {
+    fn known(&self) -> Option<Estimate> {
+        self.capacity.map(|(capacity, _)| Estimate {
             capacity,
             error: self.error,
         })
     }
 
     /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
-    fn estimate(&self, from: f64, around: &Around) -> Option<Slope> {
+    fn estimate(&self, from: f64, context: &Context) -> Option<RateFit> {
         // On a line that never settles what was some time ago says nothing.
-        let recent = if self.is_restless(around.now) {
-            let packets = self.capacity.map_or(0.0, |c| around.packet / c.0);
-            let recent = RECENT.max(RECENT_PACKETS * packets + 2.0 * around.pace);
+        let recent = if self.is_volatile(context.now) {
+            let packets = self.capacity.map_or(0.0, |c| context.packet / c.0);
+            let recent = RECENT.max(RECENT_PACKETS * packets + 2.0 * context.pace);
             self.latest.map_or(f64::MIN, |p| p.left - recent)
         } else {
             f64::MIN
         };
         let from = from.max(recent);
-        self.run
-            .slope(&self.meter, from, around.noise, around.pace, around.packet)
+        self.run.rate_fit(
+            &self.meter,
+            from,
+            context.noise,
+            context.pace,
+            context.packet,
+        )
     }
 
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
     /// direction carried on with what was sent since.
-    fn queue_now(&self, around: &Around) -> Option<f64> {
-        self.waits(self.capacity?.0, around)
+    fn queue_now(&self, context: &Context) -> Option<f64> {
+        self.waits(self.capacity?.0, context)
     }
 
     /// The same if the bottleneck `carries` so much.
-    fn waits(&self, carries: f64, around: &Around) -> Option<f64> {
+    fn waits(&self, carries: f64, context: &Context) -> Option<f64> {
         let p = self.latest?;
-        if self.dir == Dir::Down {
+        if self.dir == Direction::Down {
             return Some(p.queue);
         }
         let sent = self.meter.since(p.left)?;
         let until = self.meter.latest()?;
         let gone = (until - p.left).max(0.0);
-        let beyond = (around.now - until).max(0.0);
+        let beyond = (context.now - until).max(0.0);
         Some((p.queue + sent / carries - gone - beyond * 0.5).max(0.0))
     }
 
     /// Bytes per second of late.
-    pub(super) fn throughput(&self, around: &Around) -> f64 {
-        let packets = self.capacity.map_or(0.0, |c| 16.0 * around.packet / c.0);
-        let span = packets.max(0.1).max(2.0 * around.pace).min(2.0);
+    pub(super) fn throughput(&self, context: &Context) -> f64 {
+        let packets = self.capacity.map_or(0.0, |c| 16.0 * context.packet / c.0);
+        let span = packets.max(0.1).max(2.0 * context.pace).min(2.0);
         self.meter.rate(span).unwrap_or(0.0)
     }
 
     /// The share of `rate` that is used.
-    fn used(&self, rate: f64, around: &Around) -> f64 {
-        self.throughput(around) / rate.max(1.0)
+    fn used(&self, rate: f64, context: &Context) -> f64 {
+        self.throughput(context) / rate.max(1.0)
     }
 
     /// Takes a capacity for true, or a mean with what was known before this queue if both can be.
-    fn learn(&mut self, found: Known, now: f64) {
-        let found = Known {
+    fn learn(&mut self, found: Estimate, now: f64) {
+        let found = Estimate {
             capacity: self.bounded(found.capacity),
             error: found.error.max(BEST),
         };
-        let found = Known {
-            error: if self.sure {
+        let found = Estimate {
+            error: if self.is_attributed {
                 found.error
             } else {
                 found.error.max(UNSURE)
@@ -392,8 +388,8 @@ impl Way {
     }
 
     /// So much was seen to pass without a queue.
-    fn proven(&mut self, reached: f64, around: &Around) {
-        self.capacity = Some((self.bounded(reached), around.now));
+    fn proven(&mut self, reached: f64, context: &Context) {
+        self.capacity = Some((self.bounded(reached), context.now));
         self.prior = None;
     }
 
@@ -405,10 +401,10 @@ impl Way {
         };
         let by = (found / before).ln().abs();
         // First looks are corrected, and small changes are no unrest.
-        if self.sure && by > 0.1 && now - self.first > CORRECTED {
+        if self.is_attributed && by > 0.1 && now - self.first > CORRECTED {
             self.stride = LARGEST_FIRST;
-            let more = UNREST * by;
-            self.unrest = ((self.restless(now) + more).min(1.0), now);
+            let more = VOLATILITY * by;
+            self.volatility = ((self.volatility(now) + more).min(1.0), now);
         }
     }
 
@@ -416,56 +412,60 @@ impl Way {
     pub(super) fn rerouted(&mut self, now: f64) {
         self.stride = LARGEST_FIRST;
         self.patience = PATIENCE[0];
-        self.next_try = self.next_try.min(now);
+        self.next_probe_up = self.next_probe_up.min(now);
     }
 
     /// How much the line changes, 0 to 1.
-    fn restless(&self, now: f64) -> f64 {
-        let (unrest, at) = self.unrest;
+    fn volatility(&self, now: f64) -> f64 {
+        let (volatility, at) = self.volatility;
         let least = if self.wanders { WANDERING } else { 0.0 };
-        least.max(unrest * 0.5f64.powf((now - at).max(0.0) / CALMS))
+        least.max(volatility * 0.5f64.powf((now - at).max(0.0) / CALMS))
     }
 
     /// Whether it is followed rather than settled on.
-    fn is_restless(&self, now: f64) -> bool {
-        self.restless(now) >= FOLLOWED
+    fn is_volatile(&self, now: f64) -> bool {
+        self.volatility(now) >= FOLLOWED
     }
 
     /// The queue that is kept on purpose.
-    pub(super) fn kept(&self, now: f64) -> f64 {
-        let unrest = self.restless(now);
-        KEPT * (unrest - FOLLOWED).max(0.0) / (1.0 - FOLLOWED)
+    pub(super) fn standing_queue(&self, now: f64) -> f64 {
+        let volatility = self.volatility(now);
+        STANDING_QUEUE * (volatility - FOLLOWED).max(0.0) / (1.0 - FOLLOWED)
     }
 
     /// The queue that is not drained.
-    fn stays(&self, drain: &Drain, around: &Around) -> f64 {
-        drain.doubted.unwrap_or_else(|| self.kept(around.now))
+    fn stays(&self, drain: &Drain, context: &Context) -> f64 {
+        drain
+            .doubted
+            .unwrap_or_else(|| self.standing_queue(context.now))
     }
 
     /// Looks at what is known now; `may_try`: the other direction rests.
-    pub(super) fn decide(&mut self, around: &Around, may_try: bool) -> Found {
-        let kept = self.kept(around.now);
+    pub(super) fn decide(&mut self, context: &Context, may_probe_up: bool) -> Outcome {
+        let standing_queue = self.standing_queue(context.now);
         let queue = self.latest.map_or(0.0, |p| p.queue);
-        self.note_tested(around);
-        if self.has_pulses(around) {
-            return self.follow_pulses(around);
+        self.note_tested(context);
+        if self.has_pulses(context) {
+            return self.follow_pulses(context);
         }
         match self.phase {
-            Phase::Drain(drain) => self.drain(drain, around),
-            Phase::Steady | Phase::Try { .. }
-                if kept > 0.0 && queue < kept + around.rise && !self.run.is_empty() =>
+            Phase::Drain(drain) => self.drain(drain, context),
+            Phase::Steady | Phase::ProbeUp { .. }
+                if standing_queue > 0.0
+                    && queue < standing_queue + context.rise
+                    && !self.run.is_empty() =>
             {
-                self.follow(queue, kept, around)
+                self.follow(queue, standing_queue, context)
             }
-            _ if self.run.len() >= 2 && self.is_loaded(around) => self.congested(around),
-            Phase::Steady if may_try => self.steady(around),
-            Phase::Try {
+            _ if self.run.len() >= 2 && self.is_loaded(context) => self.congested(context),
+            Phase::Steady if may_probe_up => self.steady(context),
+            Phase::ProbeUp {
                 level,
                 step,
                 since,
                 before,
-            } if self.run.is_empty() => self.try_more(level, step, since, before, around),
-            _ => Found::Nothing,
+            } if self.run.is_empty() => self.probe_up(level, step, since, before, context),
+            _ => Outcome::Nothing,
         }
     }
 
@@ -475,29 +475,29 @@ impl Way {
         self.capacity.is_some_and(|c| same(c.0))
     }
 
-    fn note_tested(&mut self, around: &Around) {
+    fn note_tested(&mut self, context: &Context) {
         if let Some((capacity, _)) = self.capacity
             && self.phase == Phase::Steady
             && self.run.is_empty()
-            && around.now - self.quiet > TESTED
-            && self.used(capacity, around) > 0.9
+            && context.now - self.quiet > TESTED
+            && self.used(capacity, context) > 0.9
         {
             self.tested = capacity;
         }
     }
 
     /// Whether a queue can be ours at all.
-    pub(super) fn is_loaded(&self, around: &Around) -> bool {
+    pub(super) fn is_loaded(&self, context: &Context) -> bool {
         let Some((capacity, _)) = self.capacity else {
             return true;
         };
         let least = match self.dir {
             // We know what we send.
-            Dir::Up if self.is_tested() => 0.5,
+            Direction::Up if self.is_tested() => 0.5,
             // But a buffer may have thrown some of it away when that was learned, and a line that
             // became slower brings less.
             _ => 0.1,
         };
-        self.used(capacity, around) >= least
+        self.used(capacity, context) >= least
     }
 }

@@ -25,7 +25,7 @@ const WAIT: [f64; WORTHS] = [0.0, 0.1, 1.0];
 
 /// A round trip of a connection that passes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Trip {
+pub struct RttSample {
     /// Where it led.
     pub remote: IpAddr,
     /// When what was answered came to our own queue, steady clock.
@@ -49,7 +49,7 @@ struct Path {
 
 /// A round trip as a probe to the nearest place would have had it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct RoundTrip {
     pub sent: f64,
     pub came: f64,
     pub delay: f64,
@@ -57,31 +57,36 @@ pub(super) struct Heard {
 
 /// Places that connections lead to.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Paths {
+pub(super) struct PassiveRtt {
     all: HashMap<IpAddr, Path>,
     nearest: f64,
     /// When one of each worth was heard of.
     heard: [Option<f64>; WORTHS],
 }
 
-impl Paths {
+impl PassiveRtt {
     /// What came by now; `calm`: while no queue stands.
-    pub(super) fn hear(&mut self, trips: &[Trip], calm: bool, now: f64) -> Option<Heard> {
-        let mut best: [Option<(f64, &Trip)>; WORTHS] = [None; WORTHS];
-        for trip in trips {
-            let Some(took) = trip.came.checked_sub(trip.left).map(seconds) else {
+    pub(super) fn on_rtt(
+        &mut self,
+        samples: &[RttSample],
+        calm: bool,
+        now: f64,
+    ) -> Option<RoundTrip> {
+        let mut best: [Option<(f64, &RttSample)>; WORTHS] = [None; WORTHS];
+        for sample in samples {
+            let Some(took) = sample.came.checked_sub(sample.left).map(seconds) else {
                 continue;
             };
-            let path = self.path(trip.remote, took, calm, now);
-            let excess = (took - seconds(trip.waited) - path.least).max(0.0);
-            let worth = match (path.calm, trip.waited.is_zero()) {
+            let path = self.path(sample.remote, took, calm, now);
+            let excess = (took - seconds(sample.waited) - path.least).max(0.0);
+            let worth = match (path.calm, sample.waited.is_zero()) {
                 (true, true) => 0,
                 (true, false) => 1,
                 (false, _) => 2,
             };
             self.heard[worth] = Some(now);
             if best[worth].is_none_or(|b| excess < b.0) {
-                best[worth] = Some((excess, trip));
+                best[worth] = Some((excess, sample));
             }
         }
         let worth = best.iter().position(Option::is_some)?;
@@ -89,10 +94,10 @@ impl Paths {
         if better.into_iter().any(|at| now - at < WAIT[worth]) {
             return None;
         }
-        let (excess, trip) = best[worth]?;
-        let came = seconds(trip.came);
-        Some(Heard {
-            sent: seconds(trip.left + trip.waited).min(came),
+        let (excess, sample) = best[worth]?;
+        let came = seconds(sample.came);
+        Some(RoundTrip {
+            sent: seconds(sample.left + sample.waited).min(came),
             came,
             delay: self.nearest + excess,
         })
@@ -124,8 +129,8 @@ impl Paths {
 mod tests {
     use super::*;
 
-    fn trip(place: u8, at_ms: u64, took_ms: u64) -> Trip {
-        Trip {
+    fn sample(place: u8, at_ms: u64, took_ms: u64) -> RttSample {
+        RttSample {
             remote: IpAddr::from([192, 0, 2, place]),
             left: Duration::from_millis(at_ms - took_ms),
             waited: Duration::ZERO,
@@ -133,94 +138,106 @@ mod tests {
         }
     }
 
-    fn delay_ms(heard: Option<Heard>) -> Option<u64> {
+    fn delay_ms(heard: Option<RoundTrip>) -> Option<u64> {
         heard.map(|h| (h.delay * 1e3).round() as u64)
     }
 
     #[test]
     fn places_at_any_distance_show_the_same_queue() {
-        let mut p = Paths::default();
-        assert_eq!(delay_ms(p.hear(&[trip(1, 1000, 80)], true, 1.0)), Some(80));
-        assert_eq!(delay_ms(p.hear(&[trip(2, 1100, 10)], true, 1.1)), Some(10));
+        let mut p = PassiveRtt::default();
+        assert_eq!(
+            delay_ms(p.on_rtt(&[sample(1, 1000, 80)], true, 1.0)),
+            Some(80)
+        );
+        assert_eq!(
+            delay_ms(p.on_rtt(&[sample(2, 1100, 10)], true, 1.1)),
+            Some(10)
+        );
         for (place, took) in [(1, 95), (2, 25)] {
-            let heard = p.hear(&[trip(place, 1200, took)], false, 1.2);
+            let heard = p.on_rtt(&[sample(place, 1200, took)], false, 1.2);
             assert_eq!(delay_ms(heard), Some(25), "{place}");
         }
     }
 
     #[test]
     fn who_dawdles_is_not_heard_beside_others() {
-        let mut p = Paths::default();
-        p.hear(&[trip(1, 1000, 20), trip(2, 1000, 20)], true, 1.0);
-        let heard = p.hear(&[trip(1, 1100, 60), trip(2, 1105, 21)], false, 1.1);
+        let mut p = PassiveRtt::default();
+        p.on_rtt(&[sample(1, 1000, 20), sample(2, 1000, 20)], true, 1.0);
+        let heard = p.on_rtt(&[sample(1, 1100, 60), sample(2, 1105, 21)], false, 1.1);
         assert_eq!(delay_ms(heard), Some(21));
         assert_eq!(heard.map(|h| h.sent), Some(1.084));
     }
 
     #[test]
     fn a_place_first_met_beside_a_queue_does_not_hide_it() {
-        let mut p = Paths::default();
-        p.hear(&[trip(1, 1000, 10)], true, 1.0);
-        p.hear(&[trip(1, 1500, 70)], false, 1.5);
+        let mut p = PassiveRtt::default();
+        p.on_rtt(&[sample(1, 1000, 10)], true, 1.0);
+        p.on_rtt(&[sample(1, 1500, 70)], false, 1.5);
         // Its 80 ms may be distance or queue.
-        let beside = [trip(2, 1520, 80)];
-        assert_eq!(p.hear(&beside, false, 1.52), None);
-        let heard = p.hear(&[trip(1, 1600, 70), trip(2, 1600, 80)], false, 1.6);
+        let beside = [sample(2, 1520, 80)];
+        assert_eq!(p.on_rtt(&beside, false, 1.52), None);
+        let heard = p.on_rtt(&[sample(1, 1600, 70), sample(2, 1600, 80)], false, 1.6);
         assert_eq!(delay_ms(heard), Some(70));
         // Better than nothing.
-        assert_eq!(delay_ms(p.hear(&[trip(2, 3000, 90)], false, 3.0)), Some(20));
+        assert_eq!(
+            delay_ms(p.on_rtt(&[sample(2, 3000, 90)], false, 3.0)),
+            Some(20)
+        );
         // Now it is known.
-        p.hear(&[trip(2, 4000, 30)], true, 4.0);
-        assert_eq!(delay_ms(p.hear(&[trip(2, 4100, 80)], false, 4.1)), Some(60));
+        p.on_rtt(&[sample(2, 4000, 30)], true, 4.0);
+        assert_eq!(
+            delay_ms(p.on_rtt(&[sample(2, 4100, 80)], false, 4.1)),
+            Some(60)
+        );
     }
 
     #[test]
     fn our_own_queue_is_none_of_the_lines() {
-        let mut p = Paths::default();
-        p.hear(&[trip(1, 1000, 20)], true, 1.0);
-        let waited = |ms, took| Trip {
+        let mut p = PassiveRtt::default();
+        p.on_rtt(&[sample(1, 1000, 20)], true, 1.0);
+        let waited = |ms, took| RttSample {
             waited: Duration::from_millis(ms),
-            ..trip(1, 2000, took)
+            ..sample(1, 2000, took)
         };
-        assert_eq!(delay_ms(p.hear(&[waited(30, 50)], false, 2.0)), Some(20));
-        assert_eq!(delay_ms(p.hear(&[waited(30, 65)], false, 2.0)), Some(35));
+        assert_eq!(delay_ms(p.on_rtt(&[waited(30, 50)], false, 2.0)), Some(20));
+        assert_eq!(delay_ms(p.on_rtt(&[waited(30, 65)], false, 2.0)), Some(35));
         // It was less than that: the place is not nearer for it.
-        assert_eq!(delay_ms(p.hear(&[waited(90, 50)], false, 2.0)), Some(20));
-        assert_eq!(delay_ms(p.hear(&[waited(0, 40)], false, 2.0)), Some(40));
+        assert_eq!(delay_ms(p.on_rtt(&[waited(90, 50)], false, 2.0)), Some(20));
+        assert_eq!(delay_ms(p.on_rtt(&[waited(0, 40)], false, 2.0)), Some(40));
     }
 
     #[test]
     fn what_did_not_wait_in_our_own_queue_is_heard_first() {
-        let mut p = Paths::default();
-        p.hear(&[trip(1, 1000, 20), trip(2, 1000, 20)], true, 1.0);
-        let waited = Trip {
+        let mut p = PassiveRtt::default();
+        p.on_rtt(&[sample(1, 1000, 20), sample(2, 1000, 20)], true, 1.0);
+        let waited = RttSample {
             waited: Duration::from_millis(30),
-            ..trip(2, 2000, 50)
+            ..sample(2, 2000, 50)
         };
-        let beside = [trip(1, 2000, 45), waited];
-        assert_eq!(delay_ms(p.hear(&beside, false, 2.0)), Some(45));
-        assert_eq!(p.hear(&[waited], false, 2.05), None);
-        assert_eq!(delay_ms(p.hear(&[waited], false, 2.2)), Some(20));
+        let beside = [sample(1, 2000, 45), waited];
+        assert_eq!(delay_ms(p.on_rtt(&beside, false, 2.0)), Some(45));
+        assert_eq!(p.on_rtt(&[waited], false, 2.05), None);
+        assert_eq!(delay_ms(p.on_rtt(&[waited], false, 2.2)), Some(20));
     }
 
     #[test]
     fn there_is_an_end_to_what_is_remembered() {
-        let mut p = Paths::default();
+        let mut p = PassiveRtt::default();
         for n in 0..2 * MOST as u32 {
             let remote = IpAddr::from(0x0a00_0000u32.wrapping_add(n).to_be_bytes());
-            let trip = Trip {
+            let sample = RttSample {
                 remote,
-                ..trip(1, 1000, 10)
+                ..sample(1, 1000, 10)
             };
-            p.hear(&[trip], true, f64::from(n));
+            p.on_rtt(&[sample], true, f64::from(n));
         }
         assert_eq!(p.all.len(), MOST);
-        let odd = Trip {
+        let odd = RttSample {
             left: Duration::from_secs(9),
-            ..trip(1, 1000, 10)
+            ..sample(1, 1000, 10)
         };
         assert_eq!(
-            p.hear(&[odd], true, 9.0),
+            p.on_rtt(&[odd], true, 9.0),
             None,
             "it came before it was sent"
         );

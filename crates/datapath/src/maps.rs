@@ -10,6 +10,7 @@ use evenkeel_core::police::Policer;
 use evenkeel_core::units::PerDirection;
 
 use crate::Error;
+use crate::error::words;
 use crate::layout;
 use crate::values::{
     Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Policed, RTT_SAMPLES,
@@ -48,7 +49,7 @@ fn failed(what: &'static str, map: &'static str) -> impl Fn(MapError) -> Error {
     move |e| Error::Map {
         what,
         map,
-        why: crate::programs::words(&e),
+        why: words(&e),
     }
 }
 
@@ -60,7 +61,7 @@ impl Maps {
 
     /// Those of an attached program, by its id in the kernel.
     pub fn of_program(id: u32) -> Result<Self, Error> {
-        let maps = crate::programs::map_ids(id)?;
+        let maps = map_ids(id)?;
         let mut named: Vec<(String, MapData)> = Vec::new();
         for id in maps {
             let open = || -> Result<_, MapError> {
@@ -298,4 +299,14 @@ fn policer_bytes(policer: Option<&Policer>) -> [u8; layout::Policer::SIZE] {
     policer.map_or([0; layout::Policer::SIZE], |p| {
         policer_to_layout(p).to_bytes()
     })
+}
+
+/// The ids of the maps that an attached program uses.
+fn map_ids(program: u32) -> Result<Vec<u32>, Error> {
+    let refused = |e: aya::programs::ProgramError| Error::Load(words(&e));
+    let info = aya::programs::loaded_programs()
+        .find(|p| p.as_ref().is_ok_and(|p| p.id() == program))
+        .ok_or_else(|| Error::Load(format!("there is no program {program}")))?
+        .map_err(refused)?;
+    Ok(info.map_ids().map_err(refused)?.unwrap_or_default())
 }

@@ -9,6 +9,7 @@ use aya::{Ebpf, EbpfLoader};
 use evenkeel_core::plan::PROGRAMS;
 
 use crate::Error;
+use crate::error::words;
 use crate::maps::Maps;
 
 /// The object, aligned as an ELF file must be.
@@ -195,28 +196,6 @@ pub struct Ran {
     pub context: Vec<u8>,
 }
 
-/// An error with what caused it: the kernel's words stand at the end.
-pub(crate) fn words(e: &dyn std::error::Error) -> String {
-    let mut text = e.to_string();
-    let mut next = e.source();
-    while let Some(e) = next {
-        let more = e.to_string();
-        if !text.contains(&more) {
-            text += &format!(": {more}");
-        }
-        next = e.source();
-    }
-    // A verifier's log has thousands of lines, of which the one before the statistics counts.
-    let Some((refusal, log)) = text.split_once("Verifier output:") else {
-        return text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    };
-    let last = log
-        .lines()
-        .rfind(|l| !l.is_empty() && !l.contains("verification time") && !l.contains("processed"));
-    let last: String = last.unwrap_or_default().chars().take(200).collect();
-    format!("{} {last}", refusal.trim())
-}
-
 fn is_interrupted(e: &aya::programs::ProgramError) -> bool {
     let mut next: Option<&dyn std::error::Error> = Some(e);
     while let Some(e) = next {
@@ -226,14 +205,4 @@ fn is_interrupted(e: &aya::programs::ProgramError) -> bool {
         next = e.source();
     }
     false
-}
-
-/// The ids of the maps that an attached program uses.
-pub(crate) fn map_ids(program: u32) -> Result<Vec<u32>, Error> {
-    let refused = |e: aya::programs::ProgramError| Error::Load(words(&e));
-    let info = aya::programs::loaded_programs()
-        .find(|p| p.as_ref().is_ok_and(|p| p.id() == program))
-        .ok_or_else(|| Error::Load(format!("there is no program {program}")))?
-        .map_err(refused)?;
-    Ok(info.map_ids().map_err(refused)?.unwrap_or_default())
 }

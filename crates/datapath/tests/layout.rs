@@ -90,7 +90,12 @@ fn another_struct_does_not_build() {
     for (name, from, to, words) in [
         ("renamed", rtt, "__u32 rtt_ms; ", "no field `rtt_us`"),
         ("signed", rtt, "__s32 rtt_us; ", "mismatched types"),
-        ("removed", slack, "/*", "no field named `slack`"),
+        (
+            "removed",
+            slack,
+            "__u32 pad_too; /*",
+            "no field named `slack`",
+        ),
         (
             "added",
             slack,

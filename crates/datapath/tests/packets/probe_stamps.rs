@@ -36,8 +36,8 @@ fn down6(body: &[u8], proto: u8) -> Vec<u8> {
     v6(them6(), us6(), proto, 0, body)
 }
 
-#[test]
-fn answers_of_all_kinds_are_stamped() {
+/// Answers of all kinds: what they are, to whom, and to which number.
+fn answers() -> Vec<(&'static str, Vec<u8>, Sender, Option<u32>)> {
     let (udp_sender, icmp_sender) = (Sender::Udp(OURS), Sender::Icmp(OURS));
     let sent_echo = up4(&echo(8, OURS, 4), ICMP);
     let sent_echo6 = v6(us6(), them6(), ICMP6, 0, &echo(128, OURS, 5));
@@ -49,7 +49,7 @@ fn answers_of_all_kinds_are_stamped() {
         p.splice(20..20, [1, 1, 1, 1]);
         p
     };
-    for (what, packet, sender, number) in [
+    vec![
         ("UDP", down4(&probe(7, OURS, 1), UDP), udp_sender, Some(1)),
         ("UDP, short", down4(&udp(7, OURS, 5), UDP), udp_sender, None),
         (
@@ -114,7 +114,12 @@ fn answers_of_all_kinds_are_stamped() {
             udp_sender,
             None,
         ),
-    ] {
+    ]
+}
+
+#[test]
+fn answers_of_all_kinds_are_stamped() {
+    for (what, packet, sender, number) in answers() {
         let mut bench = Bench::new(0, PriorityMode::None);
         bench.down(&packet);
         assert_eq!(

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use evenkeel_core::control::{View, WayView};
+use evenkeel_core::control::{DirectionView, View};
 
 /// So long it stands before it is believed.
 const STANDS: Duration = Duration::from_secs(2);
@@ -70,7 +70,7 @@ pub(crate) struct CrossTraffic {
 impl CrossTraffic {
     /// What `view` says now, twice a second or so.
     pub(crate) fn look(&mut self, view: &View, now: Duration) -> Option<News> {
-        let used = |way: &WayView| {
+        let used = |way: &DirectionView| {
             let rate = way.throughput.bps() as f64;
             match way.capacity {
                 Some(c) => (rate < LITTLE * c.bps() as f64, Some(rate / c.bps() as f64)),
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn view(queue_ms: f64, kbit: u64, capacity: Option<u64>) -> View {
-        let way = |kbit, queue_ms| WayView {
+        let way = |kbit, queue_ms| DirectionView {
             capacity: capacity.map(Rate::from_kbit),
             age_s: 0.0,
             throughput: Rate::from_kbit(kbit),

@@ -11,7 +11,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::{
-    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, Settings, Trip,
+    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, RttSample, Settings,
 };
 use evenkeel_core::ping::Outcome;
 use evenkeel_core::ping::track::Event as Probe;
@@ -47,7 +47,7 @@ pub struct Daemon {
     sought: Duration,
     /// The latest search found nothing that answers.
     silent: bool,
-    deaf: bool,
+    no_signal: bool,
 }
 
 impl Daemon {
@@ -79,7 +79,7 @@ impl Daemon {
             framing,
             sought: Duration::ZERO,
             silent: false,
-            deaf: false,
+            no_signal: false,
         })
     }
 
@@ -142,7 +142,7 @@ impl Daemon {
             if now >= next_look {
                 self.tend(observer)?;
                 next_look = now + LOOK;
-                let lost = self.reflector.is_none() || self.deaf;
+                let lost = self.reflector.is_none() || self.no_signal;
                 if lost && search.is_none() && now.saturating_sub(self.sought) > SEEK {
                     search = Some(self.seek(scope, over));
                 }
@@ -209,7 +209,7 @@ impl Daemon {
 
     /// Looks at connections that pass, where probes tell nothing or little.
     fn watch(&mut self, now: Duration) -> Result<(), Error> {
-        let reflector = self.reflector.as_ref().filter(|_| !self.deaf);
+        let reflector = self.reflector.as_ref().filter(|_| !self.no_signal);
         if reflector.is_none_or(|reflector| reflector.origin == Origin::Public) {
             let trips = self.live.trips(now)?;
             self.controller.passed(now, &trips);
@@ -262,7 +262,7 @@ impl Daemon {
             let now = clock::monotonic();
             if origin == Origin::Public {
                 // Few of many, and farther away than some.
-                let trip = Trip {
+                let trip = RttSample {
                     remote: address,
                     left: a.sent,
                     waited: Duration::ZERO,
@@ -286,10 +286,10 @@ impl Daemon {
                 }
                 Action::Pace(pace) => self.pace = pace,
                 Action::Noticed(notice) => {
-                    self.deaf = match notice {
-                        Notice::Deaf => true,
-                        Notice::Hears => false,
-                        Notice::BaseRose { .. } => self.deaf,
+                    self.no_signal = match notice {
+                        Notice::NoSignal => true,
+                        Notice::SignalBack => false,
+                        Notice::BaseRose { .. } => self.no_signal,
                     };
                     observer.event(Event::Noticed(notice));
                 }

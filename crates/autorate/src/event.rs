@@ -79,7 +79,7 @@ impl Event {
             Event::Shaped {
                 why: Reason::Late { .. }
                     | Reason::Draining { .. }
-                    | Reason::Trying { .. }
+                    | Reason::ProbingUp { .. }
                     | Reason::Following { .. },
                 ..
             }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_core::Rate;
-use evenkeel_core::control::WayView;
+use evenkeel_core::control::DirectionView;
 use evenkeel_core::plan::{Mode, Target};
 use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
@@ -93,7 +93,7 @@ struct Change {
 
 impl Way {
     /// `span`: seconds since the last look. The price of that time.
-    fn look(&mut self, way: &WayView, shaped: Option<Rate>, span: f64) -> Price {
+    fn look(&mut self, way: &DirectionView, shaped: Option<Rate>, span: f64) -> Price {
         self.capacity = way.capacity;
         self.age_s = way.age_s;
         self.passing_kbit = kbit(way.throughput);
@@ -334,8 +334,8 @@ fn kbit(rate: Rate) -> f64 {
 mod tests {
     use super::*;
 
-    fn seen(throughput: u64, queue_ms: f64) -> WayView {
-        WayView {
+    fn seen(throughput: u64, queue_ms: f64) -> DirectionView {
+        DirectionView {
             capacity: Some(Rate::from_kbit(1000)),
             age_s: 0.0,
             throughput: Rate::from_kbit(throughput),

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use evenkeel_core::control::Trip;
+use evenkeel_core::control::RttSample;
 use evenkeel_core::plan::{Capabilities, EGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Framing, Line, PerDirection, Rate};
@@ -125,7 +125,7 @@ impl Live {
 
     /// Round trips of connections that passed since the last call. To be called often: how long our
     /// own queue is, is seen only then. None without our programs.
-    pub fn trips(&mut self, now: Duration) -> Result<Vec<Trip>, Error> {
+    pub fn trips(&mut self, now: Duration) -> Result<Vec<RttSample>, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(Vec::new());
         };
@@ -144,7 +144,7 @@ impl Live {
         Ok(recent
             .map(|t| {
                 let left = t.answered_at.saturating_sub(t.rtt);
-                Trip {
+                RttSample {
                     remote: t.remote,
                     left,
                     // What is light goes first.

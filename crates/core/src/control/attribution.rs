@@ -2,7 +2,7 @@
 //!
 //! Principles: one-way times tell where the far side stamps; else a queue is where it follows a
 //! cut: what we send is known to be less at once, and a queue towards us keeps arrivals at what
-//! the line carries. Non-goals: the cuts themselves (`way`).
+//! the line carries. Non-goals: the cuts themselves (`direction`).
 
 use super::direction::Phase;
 use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};

@@ -5,7 +5,7 @@
 //! we sent, and left when the probe behind them did (`C = S / (dt + dd)`); towards us they are
 //! those that arrived. After a cut the queue is drained, and how long that takes is known. The
 //! line is tried upwards only where it is used to the full and no queue stands, by steps that
-//! grow until one stands; one that never settles is followed (`tries`, `pulses`). Non-goals: the
+//! grow until one stands; one that never settles is followed (`probing_up`, `pulses`). Non-goals: the
 //! delay of whom (`mod.rs`), packets.
 
 mod drain;
@@ -42,7 +42,7 @@ const CALMS: f64 = 8.0;
 const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
 const FOLLOWED: f64 = 0.3;
-/// Or where idle delays wander by so much, s: as restless as this at least.
+/// Or where idle delays wander by so much, s: as volatile as this at least.
 const WANDERS: f64 = 0.012;
 const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
@@ -400,7 +400,7 @@ impl DirectionState {
             return;
         };
         let by = (found / before).ln().abs();
-        // First looks are corrected, and small changes are no unrest.
+        // First looks are corrected, and small changes are no volatility.
         if self.is_attributed && by > 0.1 && now - self.first > CORRECTED {
             self.stride = LARGEST_FIRST;
             let more = VOLATILITY * by;

@@ -2,7 +2,7 @@
 //!
 //! Principles: a cut at once, deep enough that the queue is gone soon; what does not follow a cut
 //! is not here, and what may be elsewhere teaches nothing before it did follow one. Non-goals:
-//! going upwards (`tries`).
+//! going upwards (`probing_up`).
 
 use super::{Context, DirectionState, Drain, GUESSED, Outcome, PATIENCE, Phase};
 use crate::Direction;

@@ -7,7 +7,7 @@
 //!
 //! Principles: only towards the Internet and only while nothing is known, so that nothing is lost
 //! if it was an outage; a bound is never learned; a line that loses probes makes itself known by
-//! those that never came although no queue stood. Non-goals: what the line carries (`slope`).
+//! those that never came although no queue stood. Non-goals: what the line carries (`rate_fit`).
 
 use std::collections::VecDeque;
 

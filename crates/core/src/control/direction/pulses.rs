@@ -7,7 +7,7 @@
 //!
 //! Principles: a look at each pulse, none at what lies between; on average less is sent than the
 //! line carries, and still less while something waits; what stays whatever is sent is not ours.
-//! Non-goals: lines that do settle, directions that cannot be told apart (`drain`, `tries`).
+//! Non-goals: lines that do settle, directions that cannot be told apart (`drain`, `probing_up`).
 
 use std::collections::VecDeque;
 

@@ -349,4 +349,105 @@ mod tests {
         }
         assert_eq!(r.acknowledge(ms(4)).0, [(0, 5)]);
     }
+
+    #[test]
+    fn round_trips_are_smoothed_as_rfc_9002_says() {
+        let mut s = Sender::default();
+        let first = s.send(ms(0));
+        s.acknowledged(ms(100), &[(first, first)], Duration::ZERO);
+        assert_eq!((s.smoothed, s.variation), (Some(ms(100)), ms(50)));
+        let second = s.send(ms(100));
+        // Held back for 20 of its 160 ms: a sample of 140.
+        s.acknowledged(ms(260), &[(second, second)], ms(20));
+        assert_eq!(s.smoothed, Some(ms(105)));
+        assert_eq!(s.variation, Duration::from_micros(47_500));
+    }
+
+    #[test]
+    fn three_newer_ones_make_a_packet_lost() {
+        for (acknowledged, lost) in [(1, 0), (2, 0), (3, 1), (4, 2), (5, 3)] {
+            let mut s = Sender::default();
+            for _ in 0..6 {
+                s.send(ms(0));
+            }
+            s.acknowledged(ms(10), &[(acknowledged, acknowledged)], Duration::ZERO);
+            assert_eq!(s.lost(), lost, "{acknowledged}");
+        }
+    }
+
+    #[test]
+    fn so_does_time_and_the_deadline_says_when() {
+        let mut s = Sender::default();
+        s.send(ms(0));
+        s.send(ms(0));
+        s.acknowledged(ms(80), &[(1, 1)], Duration::ZERO);
+        assert_eq!((s.lost(), s.deadline()), (0, Some(ms(90))));
+        s.timeout(ms(89));
+        assert_eq!(s.lost(), 0);
+        s.timeout(ms(90));
+        assert_eq!((s.lost(), s.window()), (1, 11 * DATAGRAM / 2));
+        assert_eq!(s.deadline(), None, "nothing is under way");
+    }
+
+    #[test]
+    fn the_window_grows_slowly_after_a_loss_and_not_by_older_packets() {
+        let mut s = Sender::default();
+        burst(&mut s, ms(0));
+        s.acknowledged(ms(50), &[(3, 9)], Duration::ZERO);
+        let cut = 17 * DATAGRAM / 2;
+        assert_eq!((s.lost(), s.window()), (3, cut));
+        let (before, after) = (s.send(ms(50)), s.send(ms(60)));
+        s.acknowledged(ms(100), &[(before, before)], Duration::ZERO);
+        assert_eq!(s.window(), cut);
+        s.acknowledged(ms(110), &[(after, after)], Duration::ZERO);
+        assert_eq!(s.window(), cut + DATAGRAM * DATAGRAM / cut);
+    }
+
+    #[test]
+    fn losses_leave_two_datagrams() {
+        let mut s = Sender::default();
+        for round in 0..20 {
+            let now = ms(round * 100);
+            let sent: Vec<u32> = (0..4).map(|_| s.send(now)).collect();
+            s.acknowledged(now + ms(10), &[(sent[3], sent[3])], Duration::ZERO);
+        }
+        assert_eq!(s.window(), MINIMUM_WINDOW);
+    }
+
+    #[test]
+    fn what_was_never_sent_acknowledges_nothing() {
+        let mut s = Sender::default();
+        burst(&mut s, ms(0));
+        s.acknowledged(ms(10), &[(9, 3), (100, u32::MAX)], Duration::ZERO);
+        assert_eq!((s.window(), s.lost()), (INITIAL_WINDOW, 0));
+        assert_eq!((s.smoothed, s.when(ms(10))), (None, When::Blocked));
+    }
+
+    #[test]
+    fn probe_timeouts_double() {
+        let mut s = Sender::default();
+        s.send(ms(0));
+        // 333 ms, four times half of it, and the acknowledgement's delay.
+        assert_eq!(s.deadline(), Some(ms(1024)));
+        s.timeout(ms(1023));
+        assert_eq!(s.deadline(), Some(ms(1024)), "it was too early");
+        s.timeout(ms(1024));
+        assert_eq!(s.deadline(), Some(ms(2048)));
+        s.acknowledged(ms(1100), &[(0, 0)], Duration::ZERO);
+        assert_eq!((s.timeouts, s.deadline()), (0, None));
+    }
+
+    #[test]
+    fn the_newest_ranges_are_acknowledged() {
+        let mut r = Receiver::default();
+        for number in (0..40).step_by(2) {
+            assert!(r.receive(ms(0), number));
+        }
+        let (ranges, _) = r.acknowledge(ms(0));
+        assert_eq!(ranges.len(), Receiver::RANGES);
+        assert_eq!((ranges[0], ranges[7]), ((38, 38), (24, 24)));
+        // One that fills a gap joins its neighbours.
+        assert!(r.receive(ms(1), 37));
+        assert_eq!(r.acknowledge(ms(1)).0[0], (36, 38));
+    }
 }

@@ -13,6 +13,7 @@ mod draw;
 mod judge;
 mod link;
 mod probes;
+mod scene;
 mod sender;
 mod shaper;
 
@@ -20,86 +21,23 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::control::{Action, Answered, Controller, Counted, OneWay, RttSample, Settings};
-use crate::framing::Framing;
 use crate::pipe::SplitMix64;
 use crate::{Direction, PerDirection};
 use link::{Felt, Link};
 use probes::{Probe, Probes};
+use scene::{MTU, STEP, stepped};
 use shaper::Shaper;
 
 pub use draw::draw;
 pub use judge::Judged;
+pub use scene::{Load, Scene, Side};
 
-/// From one step to the next.
-const STEP: f64 = 0.001;
-/// Full packets, bytes of IP.
-const MTU: u32 = 1500;
 /// Where connections lead.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-/// One direction of a line.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Side {
-    /// Bytes per second from each time on, s; the first is at 0.
-    pub capacity: Vec<(f64, f64)>,
-    /// What fits into the buffer, bytes.
-    pub buffer: f64,
-}
-
-impl Side {
-    fn capacity_at(&self, t: f64, hint: &mut usize) -> f64 {
-        while self.capacity.get(*hint + 1).is_some_and(|s| s.0 <= t) {
-            *hint += 1;
-        }
-        self.capacity.get(*hint).map_or(1.0, |s| s.1)
-    }
-}
-
-/// From when on, until when (s), and how many flows send.
-pub type Load = (f64, f64, u32);
-
-/// A line and what happens on it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Scene {
-    /// Both directions.
-    pub sides: PerDirection<Side>,
-    /// Base round trip, s.
-    pub rtt: f64,
-    /// Each way takes up to this much longer, s.
-    pub jitter: f64,
-    /// Share of probes and packets lost.
-    pub loss: f64,
-    /// The round trip grows by so much from each time on, s.
-    pub wander: Vec<(f64, f64)>,
-    /// Bytes per second that somebody else on the line takes, from each time on.
-    pub cross_traffic: PerDirection<Vec<(f64, f64)>>,
-    /// How packets are framed.
-    pub framing: Framing,
-    /// The far side stamps probes.
-    pub stamps: bool,
-    /// Nothing answers probes: only connections that pass show their round trips.
-    pub silent: bool,
-    /// Receive windows bound the downloads.
-    pub windows: bool,
-    /// When each direction is loaded.
-    pub loads: PerDirection<Vec<Load>>,
-    /// How long, s.
-    pub length: f64,
-    /// Of jitter and loss.
-    pub seed: u64,
-}
-
 /// The clock of the far side is ahead by so much, s.
 const FAR_CLOCK: f64 = 37.123;
 /// Time to set up, in which no change of rates counts as one on an idle line, s.
 const SET_UP: f64 = 1.0;
-
-/// The value at `t` of steps of (from when on, value); nothing before the first.
-fn stepped(steps: &[(f64, f64)], t: f64) -> f64 {
-    let past = steps.partition_point(|s| s.0 <= t);
-    past.checked_sub(1)
-        .and_then(|i| steps.get(i))
-        .map_or(0.0, |s| s.1)
-}
 
 fn duration(t: f64) -> Duration {
     Duration::from_secs_f64(t.max(0.0))

@@ -12,64 +12,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::line::Line;
 use crate::police::Policer;
-use crate::segments::Mss;
-use crate::tc::{Dev, FilterKey, Handle, LinkSettings, Op, Protocol};
+use crate::tc::{FilterKey, Handle, LinkSettings, Op, Protocol};
 use crate::{Framing, PerDirection, Rate};
+use handles::clsact_pref;
+use side::Side;
 
 mod cake;
 mod features;
 mod filters;
+mod handles;
 mod htb;
 mod leaf;
 mod mode;
+mod policy;
 mod shaping;
+mod side;
 mod target;
 
 pub use features::{Backend, Capabilities, Choice, Feature};
+pub use handles::{EGRESS, INGRESS, PROGRAM_PREF, PROGRAMS, is_our_pref};
 pub use htb::htb_link;
 pub use leaf::{is_leaf_of, tier_minor};
 pub use mode::Mode;
+pub use policy::{Ingress, Policy};
 pub use shaping::{Given, INTERVAL, Segments, Shaping};
 pub use target::Target;
-
-/// Major number of our root discipline on the WAN device.
-pub const EGRESS: u16 = 0xec0;
-/// Major number of our root discipline on the IFB.
-pub const INGRESS: u16 = 0xec1;
-/// Preference of our programs on the WAN device's clsact: high, so that others' filters come
-/// first, and before our own, which redirect.
-pub const PROGRAM_PREF: u16 = 0xec00;
-/// Preferences of our filters there.
-const CLSACT_PREF: u16 = PROGRAM_PREF + 1;
-/// Names of our programs: for what leaves, and for what arrives.
-pub const PROGRAMS: [&str; 2] = ["ek_egress", "ek_ingress"];
-
-/// What the user wants for arrivals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Ingress {
-    /// Shaped on an IFB, policed where the kernel cannot have one.
-    #[default]
-    Auto,
-    /// Shaped on an IFB or nothing.
-    Ifb,
-    /// Policed by our program, for CPUs to which the way over an IFB is too much.
-    Police {
-        /// fwmark of what comes above 98 % and cannot be marked by ECN; 0: none.
-        mark: u32,
-    },
-}
-
-impl Ingress {
-    /// The policer, if arrivals are policed.
-    fn policer(self, caps: &Capabilities, line: &Line, mtu: u32) -> Option<Policer> {
-        let mark = match self {
-            Ingress::Police { mark } => mark,
-            Ingress::Auto if !caps.has(Feature::Ifb) && caps.has(Feature::Bpf) => 0,
-            Ingress::Auto | Ingress::Ifb => return None,
-        };
-        Some(Policer::new(line, mtu, mark))
-    }
-}
 
 /// The device that leads to the Internet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,21 +148,6 @@ pub enum PlanError {
         /// Its configuration options.
         config: String,
     },
-}
-
-/// What is wanted of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Policy {
-    /// What matters more.
-    pub mode: Mode,
-    /// Which disciplines.
-    pub choice: Choice,
-    /// What becomes of arrivals.
-    pub ingress: Ingress,
-    /// Bound receive windows, where the kernel takes eBPF.
-    pub windows: bool,
-    /// Bound the segments of new TCP connections, where the kernel takes eBPF.
-    pub mss: Mss,
 }
 
 /// Turns facts into a plan.
@@ -318,21 +270,6 @@ fn backend(
 /// Our IFB for the device of this number. The number, because names of 15 bytes leave no room.
 pub fn ifb_name(ifindex: u32) -> String {
     format!("ek-ifb{ifindex}")
-}
-
-/// One direction: where its tree hangs and what it is to carry.
-struct Side<'a> {
-    dev: Dev,
-    major: u16,
-    rate: Rate,
-    framing: Framing,
-    link_header: u16,
-    mtu: u32,
-    ingress: bool,
-    very_asymmetric: bool,
-    interval: Option<Duration>,
-    programs: bool,
-    caps: &'a Capabilities,
 }
 
 impl Plan {
@@ -471,21 +408,6 @@ pub fn removal(device: &str, ifb: &str, made_clsact: bool, sizes_before: LinkSiz
         settings: sizes_before.settings(),
     });
     ops
-}
-
-/// Whether a filter of this preference on a clsact is one of ours.
-pub const fn is_our_pref(pref: u16) -> bool {
-    pref >= PROGRAM_PREF && pref <= clsact_pref(Protocol::All)
-}
-
-/// A preference holds one protocol, so each has its own; the catch-all comes last.
-const fn clsact_pref(protocol: Protocol) -> u16 {
-    CLSACT_PREF
-        + match protocol {
-            Protocol::Ip => 0,
-            Protocol::Ipv6 => 1,
-            _ => 2,
-        }
 }
 
 #[cfg(test)]

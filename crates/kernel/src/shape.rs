@@ -12,6 +12,7 @@ use evenkeel_core::rules::FlowRule;
 use evenkeel_core::segments::Mss;
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_core::{Framing, Line, Rate};
+use evenkeel_datapath::values::Rule;
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::link::{Hardware, LinkInfo};
 
@@ -257,11 +258,107 @@ pub(crate) fn shape_locked(
     // Of one that was killed.
     dir.remove_model(&request.device)?;
     let (plan, made_clsact) = prepare(&before, caps, request)?;
-    let replaced = before
-        .foreign()
-        .or_else(|| before.state.as_ref().and_then(|s| s.replaced.clone()));
-    let without_programs = (!plan.programs).then(programs::missing);
-    let state = |complete, made_clsact| {
+    let rules = if plan.programs {
+        programs::compile(&request.rules)?
+    } else {
+        Vec::new()
+    };
+    let mut job = Job {
+        session,
+        dir,
+        request,
+        before,
+        plan,
+        rules,
+    };
+    if job.stands()? {
+        job.change(made_clsact)
+    } else {
+        job.set_up(made_clsact)
+    }
+}
+
+/// Shaping one device, once what there was is known and what is to be is planned.
+struct Job<'a> {
+    session: Session,
+    dir: &'a StateDir,
+    request: &'a Request,
+    before: Before,
+    plan: Plan,
+    rules: Vec<Rule>,
+}
+
+impl Job<'_> {
+    /// Whether what stands is ours, whole, and of the same kind: then it is changed in place.
+    fn stands(&mut self) -> Result<bool, Error> {
+        let same_kind = self.before.state.as_ref().is_some_and(|s| {
+            s.complete
+                && s.backend == self.plan.backend
+                && s.policer.is_some() == self.plan.policer.is_some()
+        });
+        Ok(self.before.ours && same_kind && is_whole(&mut self.session, &self.before, &self.plan)?)
+    }
+
+    /// Brings what stands to the new rates.
+    fn change(mut self, made_clsact: bool) -> Result<Shaped, Error> {
+        self.dir.save(&self.state(false, made_clsact))?;
+        for op in &self.plan.update {
+            self.session.apply(op)?;
+        }
+        if let Some(mut maps) = programs::maps(&self.request.device)? {
+            programs::tell(&mut maps, &self.plan, &self.rules)?;
+        }
+        self.done(made_clsact, true)
+    }
+
+    /// Sets everything up; whatever fails, nothing is left.
+    fn set_up(mut self, made_clsact: bool) -> Result<Shaped, Error> {
+        let (before, plan) = (&self.before, &self.plan);
+        // What an interrupted run or another backend left.
+        if before.state.is_some() || before.ours || self.session.link(&plan.ifb)?.is_some() {
+            self.undo(made_clsact)?;
+        }
+        let (before, plan) = (&self.before, &self.plan);
+        let loaded = plan
+            .programs
+            .then(|| programs::load(plan, &self.rules))
+            .transpose()?;
+        let makes_clsact = !plan.device.has_clsact && !before.foreign_ingress
+            || before.foreign_ingress && self.request.replace;
+        self.dir.save(&self.state(false, makes_clsact))?;
+        if before.foreign_ingress {
+            self.session.apply(&Op::QdiscDel {
+                dev: self.request.device.as_str().into(),
+                parent: Handle::INGRESS,
+                handle: Handle::INGRESS_QDISC,
+                kind: Some("ingress".into()),
+            })?;
+        }
+        for op in &self.plan.setup {
+            let applied = programs::with_descriptor(op, loaded.as_ref());
+            if let Err(e) = applied.and_then(|op| self.session.apply(&op)) {
+                self.undo(makes_clsact)?;
+                self.dir.remove(&self.request.device)?;
+                return Err(e);
+            }
+        }
+        self.done(makes_clsact, false)
+    }
+
+    fn undo(&mut self, made_clsact: bool) -> Result<(), Error> {
+        undo(
+            &mut self.session,
+            &self.request.device,
+            &self.plan.ifb,
+            made_clsact,
+            self.plan.device.sizes,
+        )
+    }
+
+    /// The record.
+    fn state(&self, complete: bool, made_clsact: bool) -> State {
+        let (request, before, plan) = (self.request, &self.before, &self.plan);
+        let replaced_before = || before.state.as_ref().and_then(|s| s.replaced.clone());
         State {
             version: 0,
             device: request.device.clone(),
@@ -279,96 +376,35 @@ pub(crate) fn shape_locked(
             ifb: plan.ifb.clone(),
             policer: plan.policer,
             made_clsact,
-            replaced: replaced.clone(),
-            without_programs: without_programs.clone(),
+            replaced: before.foreign().or_else(replaced_before),
+            without_programs: (!plan.programs).then(programs::missing),
             rules: request.rules.iter().map(ToString::to_string).collect(),
             sizes_before: plan.device.sizes,
         }
         .stamp()
-    };
-    let shortened =
-        |longest, rate| Shortened::new(longest, rate, plan.line.framing, plan.device.mtu);
-    let done = |made_clsact, in_place| Shaped {
-        state: state(true, made_clsact),
-        egress: plan.egress,
-        ingress: plan.ingress,
-        segments_up: shortened(plan.segments.up, request.up),
-        segments_down: shortened(plan.segments.down, request.down),
-        in_place,
-        warnings: {
-            let mut all = warnings(request);
-            if !plan.programs && !request.rules.is_empty() {
-                all.push("this kernel does not take eBPF programs: --rule has no effect".into());
-            }
-            all
-        },
-    };
-
-    let rules = if plan.programs {
-        programs::compile(&request.rules)?
-    } else {
-        Vec::new()
-    };
-    let stands = before.ours
-        && before.state.as_ref().is_some_and(|s| {
-            s.complete && s.backend == plan.backend && s.policer.is_some() == plan.policer.is_some()
-        })
-        && is_whole(&mut session, &before, &plan)?;
-    if stands {
-        dir.save(&state(false, made_clsact))?;
-        for op in &plan.update {
-            session.apply(op)?;
-        }
-        if let Some(mut maps) = programs::maps(&request.device)? {
-            programs::tell(&mut maps, &plan, &rules)?;
-        }
-        let shaped = done(made_clsact, true);
-        dir.save(&shaped.state)?;
-        return Ok(shaped);
     }
 
-    // What an interrupted run or another backend left.
-    if before.state.is_some() || before.ours || session.link(&plan.ifb)?.is_some() {
-        undo(
-            &mut session,
-            &request.device,
-            &plan.ifb,
-            made_clsact,
-            plan.device.sizes,
-        )?;
-    }
-    let loaded = plan
-        .programs
-        .then(|| programs::load(&plan, &rules))
-        .transpose()?;
-    let makes_clsact = !plan.device.has_clsact && !before.foreign_ingress
-        || before.foreign_ingress && request.replace;
-    dir.save(&state(false, makes_clsact))?;
-    if before.foreign_ingress {
-        session.apply(&Op::QdiscDel {
-            dev: request.device.as_str().into(),
-            parent: Handle::INGRESS,
-            handle: Handle::INGRESS_QDISC,
-            kind: Some("ingress".into()),
-        })?;
-    }
-    for op in &plan.setup {
-        let applied = programs::with_descriptor(op, loaded.as_ref());
-        if let Err(e) = applied.and_then(|op| session.apply(&op)) {
-            undo(
-                &mut session,
-                &request.device,
-                &plan.ifb,
-                makes_clsact,
-                plan.device.sizes,
-            )?;
-            dir.remove(&request.device)?;
-            return Err(e);
+    /// Records that it is complete, and says what was done.
+    fn done(self, made_clsact: bool, in_place: bool) -> Result<Shaped, Error> {
+        let (request, plan) = (self.request, &self.plan);
+        let shortened =
+            |longest, rate| Shortened::new(longest, rate, plan.line.framing, plan.device.mtu);
+        let mut warnings = warnings(request);
+        if !plan.programs && !request.rules.is_empty() {
+            warnings.push("this kernel does not take eBPF programs: --rule has no effect".into());
         }
+        let shaped = Shaped {
+            state: self.state(true, made_clsact),
+            egress: plan.egress,
+            ingress: plan.ingress,
+            segments_up: shortened(plan.segments.up, request.up),
+            segments_down: shortened(plan.segments.down, request.down),
+            in_place,
+            warnings,
+        };
+        self.dir.save(&shaped.state)?;
+        Ok(shaped)
     }
-    let shaped = done(makes_clsact, false);
-    dir.save(&shaped.state)?;
-    Ok(shaped)
 }
 
 /// Whether everything that a change in place relies on is still there.

@@ -16,7 +16,7 @@ use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::Serialize;
 
-use crate::{Error, Seen, Session, StateDir, programs, seen};
+use crate::{Error, Seen, Session, State, StateDir, programs, seen};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -200,29 +200,17 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
                 .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
             None => false,
         };
-        let trouble = if !same {
-            Some(format!("{name} has gone (and may be another device now)"))
-        } else if !state.complete {
-            Some("setting it up was interrupted".to_owned())
-        } else if up.shaped.is_none() {
-            Some(format!("our queueing discipline on {name} has gone"))
-        } else if state.policer.is_some() && down.shaped.is_none() {
-            Some("our policer has gone".to_owned())
-        } else if down.shaped.is_none() {
-            Some(format!(
-                "{} has gone or lost its queueing discipline",
-                state.ifb
-            ))
-        } else if state.without_programs.is_none() && program.is_none() {
-            Some("our programs have gone".to_owned())
-        } else if state.policer.is_none() && !diverted {
-            Some(format!(
-                "the filter that sends arrivals to {} has gone",
-                state.ifb
-            ))
-        } else {
-            None
-        };
+        let trouble = trouble(
+            &name,
+            &state,
+            &Found {
+                same,
+                up: up.shaped.is_some(),
+                down: down.shaped.is_some(),
+                programs: program.is_some(),
+                diverted,
+            },
+        );
         let shortened = |longest, rate| {
             let mtu = link.as_ref()?.mtu;
             Shortened::new(longest, rate, state.framing, mtu)
@@ -250,6 +238,47 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
         });
     }
     Ok(all)
+}
+
+/// What of a device's shaping is still there.
+struct Found {
+    /// The device itself.
+    same: bool,
+    /// Our discipline on it.
+    up: bool,
+    /// That on the IFB, or the policer.
+    down: bool,
+    /// Our programs.
+    programs: bool,
+    /// The filter that sends arrivals to the IFB.
+    diverted: bool,
+}
+
+/// What is wrong, in words; the first thing that explains the others.
+fn trouble(name: &str, state: &State, found: &Found) -> Option<String> {
+    if !found.same {
+        Some(format!("{name} has gone (and may be another device now)"))
+    } else if !state.complete {
+        Some("setting it up was interrupted".to_owned())
+    } else if !found.up {
+        Some(format!("our queueing discipline on {name} has gone"))
+    } else if state.policer.is_some() && !found.down {
+        Some("our policer has gone".to_owned())
+    } else if !found.down {
+        Some(format!(
+            "{} has gone or lost its queueing discipline",
+            state.ifb
+        ))
+    } else if state.without_programs.is_none() && !found.programs {
+        Some("our programs have gone".to_owned())
+    } else if state.policer.is_none() && !found.diverted {
+        Some(format!(
+            "the filter that sends arrivals to {} has gone",
+            state.ifb
+        ))
+    } else {
+        None
+    }
 }
 
 /// What the policer lets through and what it does not; nothing if it is not there.

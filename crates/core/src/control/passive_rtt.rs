@@ -13,8 +13,6 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::seconds;
-
 /// So many places are remembered.
 const MOST: usize = 256;
 /// What a round trip is worth, best first: a place that was known before there was a queue, and
@@ -74,11 +72,15 @@ impl PassiveRtt {
     ) -> Option<RoundTrip> {
         let mut best: [Option<(f64, &RttSample)>; WORTHS] = [None; WORTHS];
         for sample in samples {
-            let Some(took) = sample.came.checked_sub(sample.left).map(seconds) else {
+            let Some(took) = sample
+                .came
+                .checked_sub(sample.left)
+                .map(|t| t.as_secs_f64())
+            else {
                 continue;
             };
             let path = self.path(sample.remote, took, calm, now);
-            let excess = (took - seconds(sample.waited) - path.least).max(0.0);
+            let excess = (took - Duration::as_secs_f64(&sample.waited) - path.least).max(0.0);
             let worth = match (path.calm, sample.waited.is_zero()) {
                 (true, true) => 0,
                 (true, false) => 1,
@@ -95,9 +97,9 @@ impl PassiveRtt {
             return None;
         }
         let (excess, sample) = best[worth]?;
-        let came = seconds(sample.came);
+        let came = Duration::as_secs_f64(&sample.came);
         Some(RoundTrip {
-            sent: seconds(sample.left + sample.waited).min(came),
+            sent: (sample.left + sample.waited).as_secs_f64().min(came),
             came,
             delay: self.nearest + excess,
         })

@@ -3,7 +3,7 @@
 //! Principles: the same seed is the same line for ever; ranges are those of `evenkeel lab lines`.
 //! Non-goals: what happens on them.
 
-use super::{MTU, Scene, Side};
+use super::scene::{MTU, Scene, Side};
 use crate::PerDirection;
 use crate::framing::{Framing, Mode};
 use crate::pipe::SplitMix64;

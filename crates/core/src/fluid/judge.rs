@@ -3,7 +3,7 @@
 //! Principles: judged by the truth, which the controller never sees. Non-goals: what is good
 //! enough (`evenkeel lab lines`).
 
-use super::STEP;
+use super::scene::STEP;
 
 /// Longer than this is a queue where packets take no longer, s.
 const QUEUE: f64 = 0.05;

@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 
 use super::judge::{Happened, Judge};
+use super::scene::{Load, MTU, STEP, Scene, stepped};
 use super::sender::Sender;
 use super::shaper::Shaper;
-use super::{Load, MTU, STEP, Scene, stepped};
 use crate::Direction;
 
 /// What waits on average by the time that CoDel signals, beside its target, s.

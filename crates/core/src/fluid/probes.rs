@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::link::Link;
-use super::{MTU, Scene};
+use super::scene::{MTU, Scene};
 use crate::PerDirection;
 use crate::pipe::SplitMix64;
 

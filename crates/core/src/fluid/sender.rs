@@ -4,7 +4,7 @@
 //! (RFC 9438, 4.6: CUBIC's beta is 0.7) and come back within a second or some round trips; what is
 //! acknowledged clocks out what is sent. Non-goals: being exact about any TCP.
 
-use super::{MTU, STEP};
+use super::scene::{MTU, STEP};
 
 /// What a sender keeps of its rate at a loss, as a share.
 const YIELD: f64 = 0.7;

@@ -3,7 +3,7 @@
 //! Principles: every rate, share and time comes from `plan`, none stands here; CoDel is a target
 //! that may stand and an interval in which more is borne. Non-goals: fairness, super-packets.
 
-use super::MTU;
+use super::scene::MTU;
 use crate::framing::Framing;
 use crate::plan::{Given, INTERVAL, Policy, Shaping, Target};
 use crate::tc::Cake;

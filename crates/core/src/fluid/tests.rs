@@ -4,9 +4,9 @@
 //! thousands of lines (`evenkeel lab lines`).
 
 use super::*;
-use crate::Rate;
 use crate::control::Reason;
 use crate::framing::Mode;
+use crate::{Framing, Rate};
 use Direction::{Down, Up};
 
 /// 40 Mbit/s from us and 100 towards us, 10 ms, 400 packets of buffer.

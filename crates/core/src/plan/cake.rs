@@ -3,7 +3,9 @@
 //! Principles: what sch_cake decides well by itself (sparse flows, AQM, DSCP) is left to it; it
 //! is told the framing, the direction, and whom to be fair to. Non-goal: cake_mq.
 
-use super::{EGRESS, Side, filters};
+use super::filters;
+use super::handles::EGRESS;
+use super::side::Side;
 use crate::tc::{AckFilter, Cake, Diffserv, FlowMode, Handle, Op, Qdisc, QdiscSpec};
 
 impl Side<'_> {

@@ -6,8 +6,10 @@
 //! Buckets are chosen by bits 1 to 4 of the port on our side of the line, because bit 0 has one
 //! parity for all connections of a Linux host. Non-goals: extension headers and flows.
 
+use super::features::Feature;
+use super::handles::{PROGRAM_PREF, PROGRAMS, clsact_pref};
 use super::leaf::{BUCKETS, Leaf};
-use super::{Feature, PROGRAM_PREF, PROGRAMS, Side, clsact_pref};
+use super::side::Side;
 use crate::classify::{Match, Proto, Rule, Tier, default_rules};
 use crate::tc::{
     Action, Bpf, Dev, Filter, FilterKind, Handle, HashKey, Mark, Matchall, Op, Protocol, U32,
@@ -132,10 +134,83 @@ const fn tier_table(tier: Tier, family: Protocol) -> u16 {
         }
 }
 
+/// A leaf's class.
+fn class(side: &Side<'_>, leaf: Leaf) -> Handle {
+    Handle::class(side.major, leaf.minor())
+}
+
+/// The table of a tier's buckets.
+fn spread(side: &Side<'_>, tier: Tier, push: &mut dyn FnMut(u32, U32)) {
+    let table = spread_table(tier);
+    push(
+        U32Handle::table(table).0,
+        U32 {
+            divisor: Some(BUCKETS.into()),
+            ..U32::default()
+        },
+    );
+    for bucket in 0..BUCKETS {
+        push(
+            0,
+            U32 {
+                ht: Some(U32Handle::bucket(table, bucket)),
+                classid: Some(class(side, Leaf::Bucket(tier, bucket))),
+                ..U32::default()
+            },
+        );
+    }
+}
+
+/// The table in which TCP and UDP of a tier go to its buckets by our side's port, and all else to the
+/// first.
+fn tell_transports_apart(
+    side: &Side<'_>,
+    tier: Tier,
+    family: Protocol,
+    push: &mut dyn FnMut(u32, U32),
+) {
+    let table = tier_table(tier, family);
+    let within = Some(U32Handle::bucket(table, 0));
+    push(
+        U32Handle::table(table).0,
+        U32 {
+            divisor: Some(1),
+            ..U32::default()
+        },
+    );
+    let ours = if side.ingress {
+        0x0000_001e
+    } else {
+        0x001e_0000
+    };
+    for proto in [Proto::Tcp, Proto::Udp] {
+        push(
+            0,
+            U32 {
+                ht: within,
+                keys: transport(family, proto),
+                link: Some(U32Handle::table(spread_table(tier))),
+                hashkey: Some(HashKey {
+                    mask: ours,
+                    at: ports_at(family) as i16,
+                }),
+                ..U32::default()
+            },
+        );
+    }
+    push(
+        0,
+        U32 {
+            ht: within,
+            classid: Some(class(side, Leaf::Bucket(tier, 0))),
+            ..U32::default()
+        },
+    );
+}
+
 /// All filters of an HTB root.
 pub(super) fn htb(side: &Side<'_>, buckets: bool) -> Vec<Op> {
     let root = Handle::qdisc(side.major);
-    let class = |leaf: Leaf| Some(Handle::class(side.major, leaf.minor()));
     let mut ops = Vec::new();
     for (pref, family) in (1..).zip(FAMILIES) {
         let mut push =
@@ -143,69 +218,16 @@ pub(super) fn htb(side: &Side<'_>, buckets: bool) -> Vec<Op> {
         if buckets {
             for tier in Tier::ALL {
                 if family == Protocol::Ip {
-                    let spread = spread_table(tier);
-                    push(
-                        U32Handle::table(spread).0,
-                        U32 {
-                            divisor: Some(BUCKETS.into()),
-                            ..U32::default()
-                        },
-                    );
-                    for bucket in 0..BUCKETS {
-                        push(
-                            0,
-                            U32 {
-                                ht: Some(U32Handle::bucket(spread, bucket)),
-                                classid: class(Leaf::Bucket(tier, bucket)),
-                                ..U32::default()
-                            },
-                        );
-                    }
+                    spread(side, tier, &mut push);
                 }
-                let table = tier_table(tier, family);
-                let within = Some(U32Handle::bucket(table, 0));
-                push(
-                    U32Handle::table(table).0,
-                    U32 {
-                        divisor: Some(1),
-                        ..U32::default()
-                    },
-                );
-                for proto in [Proto::Tcp, Proto::Udp] {
-                    let ours = if side.ingress {
-                        0x0000_001e
-                    } else {
-                        0x001e_0000
-                    };
-                    push(
-                        0,
-                        U32 {
-                            ht: within,
-                            keys: transport(family, proto),
-                            link: Some(U32Handle::table(spread_table(tier))),
-                            hashkey: Some(HashKey {
-                                mask: ours,
-                                at: ports_at(family) as i16,
-                            }),
-                            ..U32::default()
-                        },
-                    );
-                }
-                push(
-                    0,
-                    U32 {
-                        ht: within,
-                        classid: class(Leaf::Bucket(tier, 0)),
-                        ..U32::default()
-                    },
-                );
+                tell_transports_apart(side, tier, family, &mut push);
             }
         }
         let lead = |mut kind: U32, tier| {
             if buckets {
                 kind.link = Some(U32Handle::table(tier_table(tier, family)));
             } else {
-                kind.classid = class(Leaf::Tier(tier));
+                kind.classid = Some(class(side, Leaf::Tier(tier)));
             }
             kind
         };

@@ -10,8 +10,9 @@
 
 use std::time::Duration;
 
+use super::filters;
 use super::leaf::{BUCKETS, LIGHT, Leaf};
-use super::{Side, filters};
+use super::side::Side;
 use crate::Rate;
 use crate::classify::Tier;
 use crate::framing::{Framing, Mode};

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, Policy, Target};
+use super::mode::Mode;
+use super::policy::Policy;
+use super::target::Target;
 use crate::line::Line;
 use crate::segments::{Longest, Mss};
 use crate::{PerDirection, Rate};

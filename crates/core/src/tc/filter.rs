@@ -8,7 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dev, Handle, LinkLayer};
+use super::dev::Dev;
+use super::{Handle, LinkLayer};
 use crate::Rate;
 
 /// What a filter looks at (`tcm_info`'s lower half).

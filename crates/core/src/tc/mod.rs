@@ -6,18 +6,20 @@
 //! Non-goals: bytes on a socket (`evenkeel-wire`), reading tc's text back, offloads to hardware,
 //! and disciplines evenkeel never installs.
 
+mod dev;
 mod filter;
 mod handle;
 mod op;
 mod qdisc;
 mod stab;
 
+pub use dev::Dev;
 pub use filter::{
     Action, Bpf, Filter, FilterKey, FilterKind, HashKey, Mark, Matchall, Offset, Protocol, U32,
     U32Handle, U32Key, VarOffset, Verdict,
 };
 pub use handle::{Handle, HandleError};
-pub use op::{ClassSpec, Dev, LinkSettings, Op, QdiscSpec};
+pub use op::{ClassSpec, LinkSettings, Op, QdiscSpec};
 pub use qdisc::{
     AckFilter, Cake, Diffserv, FlowMode, FqCodel, HtbClass, HtbLink, HtbRoot, Qdisc, Sfq, Tbf,
 };

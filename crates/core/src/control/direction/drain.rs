@@ -167,22 +167,7 @@ impl DirectionState {
         drain.longest = drain.longest.max(queue);
         let until_heard = context.rtt + drain.queue + 2.0 * context.pace;
         if self.run.is_empty() || queue < self.stays(&drain, context) {
-            let heard = context.now - drain.cut >= context.rtt + drain.longest;
-            if self.dir == Direction::Down
-                && !self.is_attributed
-                && !heard
-                && !self.is_volatile(context.now)
-            {
-                return self.went_by_itself(&drain, context);
-            }
-            if let Some(found) = drain.found.filter(|_| !self.is_ambiguous) {
-                self.followed += 1;
-                if self.followed >= FOLLOWED_OFTEN {
-                    self.followed = 0;
-                    self.learn(found, context.now);
-                }
-            }
-            return self.drained(context);
+            return self.has_gone(&drain, context);
         }
         if self.comes_less(queue, &drain, context) {
             return self.not_here(&drain, queue, context);
@@ -229,6 +214,36 @@ impl DirectionState {
                 self.phase = Phase::Drain(drain);
             }
         }
+        self.learn_while_draining(queue, &drain, failed, context);
+        Outcome::Changed(Reason::Draining {
+            dir: self.dir,
+            queue_ms: queue * 1e3,
+        })
+    }
+
+    /// The queue is gone: by the cut, or before that can have been heard of.
+    fn has_gone(&mut self, drain: &Drain, context: &Context) -> Outcome {
+        let heard = context.now - drain.cut >= context.rtt + drain.longest;
+        if self.dir == Direction::Down
+            && !self.is_attributed
+            && !heard
+            && !self.is_volatile(context.now)
+        {
+            return self.went_by_itself(drain, context);
+        }
+        if let Some(found) = drain.found.filter(|_| !self.is_ambiguous) {
+            self.followed += 1;
+            if self.followed >= FOLLOWED_OFTEN {
+                self.followed = 0;
+                self.learn(found, context.now);
+            }
+        }
+        self.drained(context)
+    }
+
+    /// Takes what the queue says meanwhile for the line's rate, or remembers it until the queue has
+    /// followed the cut. `failed`: the last cut did not shorten it.
+    fn learn_while_draining(&mut self, queue: f64, drain: &Drain, failed: bool, context: &Context) {
         let from = match self.dir {
             Direction::Up => drain.cut,
             Direction::Down => f64::MIN,
@@ -240,7 +255,7 @@ impl DirectionState {
                 || failed && rate_fit.known.capacity < known)
             && self.is_clear(queue, context)
             && self.stands(queue, &rate_fit.known, context)
-            && !self.lets_in(queue, &rate_fit.known, &drain, context)
+            && !self.lets_in(queue, &rate_fit.known, drain, context)
         {
             if drain.followed || rate_fit.known.capacity > (1.0 - SAME) * drain.at_cut {
                 self.learn(rate_fit.known, context.now);
@@ -248,10 +263,6 @@ impl DirectionState {
                 drain.found = Some(rate_fit.known);
             }
         }
-        Outcome::Changed(Reason::Draining {
-            dir: self.dir,
-            queue_ms: queue * 1e3,
-        })
     }
 
     /// Whether so little comes only because of the cut: if the line were that slow, the queue would

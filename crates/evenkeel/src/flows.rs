@@ -34,7 +34,7 @@ pub(crate) struct Flows {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: super::StateArg,
+    state: crate::args::StateArg,
 }
 
 /// Between two looks, for the rates.

@@ -16,12 +16,11 @@ use evenkeel_kernel::{
 };
 use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 
-use crate::Arrivals;
-use crate::Windows;
+use crate::args::{Arrivals, Clear, Shape, Status as StatusArgs, Windows};
 use crate::config::Config;
 
 /// `evenkeel shape`.
-pub(crate) fn shape(args: super::Shape) -> Result<(), Failure> {
+pub(crate) fn shape(args: Shape) -> Result<(), Failure> {
     let dir = StateDir::new(args.state.state_dir);
     let mut rules = args.rules;
     rules.extend(Config::load(&args.config)?.rules);
@@ -182,7 +181,7 @@ fn segments(up: Option<Shortened>, down: Option<Shortened>) -> impl Iterator<Ite
 }
 
 /// `evenkeel clear`.
-pub(crate) fn clear(args: &super::Clear) -> Result<(), Failure> {
+pub(crate) fn clear(args: &Clear) -> Result<(), Failure> {
     let device = &args.device;
     let dir = StateDir::new(&args.state.state_dir);
     let text = match evenkeel_kernel::clear(&dir, device)? {
@@ -201,7 +200,7 @@ pub(crate) fn clear(args: &super::Clear) -> Result<(), Failure> {
 }
 
 /// `evenkeel status`.
-pub(crate) fn status(args: &super::Status) -> Result<(), Failure> {
+pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
     let look = || look(&dir, args.device.as_deref());
     if !args.watch {

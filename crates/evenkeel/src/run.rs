@@ -16,7 +16,8 @@ use evenkeel_kernel::{Request, StateDir};
 use evenkeel_sys::{clock, memory};
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
-use crate::{StateArg, config};
+use crate::args::StateArg;
+use crate::config;
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ use evenkeel_core::{Framing, Rate};
 use serde::{Deserialize, Deserializer};
 
 use crate::error::LabError;
+use crate::millis::millis;
 
 mod changing;
 mod loads;
@@ -175,11 +176,6 @@ fn at_place(e: &toml::de::Error, text: &str) -> String {
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) + 1;
     format!("line {line}, column {column}: {why}")
-}
-
-/// Milliseconds, which validation has seen to be finite and not negative.
-pub(crate) fn millis(ms: f64) -> Duration {
-    Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default()
 }
 
 impl Experiment {

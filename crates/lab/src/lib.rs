@@ -27,6 +27,7 @@ mod engine;
 mod error;
 mod identity;
 mod line;
+mod millis;
 mod native;
 mod progress;
 mod run;

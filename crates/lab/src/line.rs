@@ -12,7 +12,8 @@ use evenkeel_core::result::{ConditionFacts, LineFacts};
 
 use crate::addresses::{PROVIDER_IP, server_address};
 use crate::emulator::LineConfig;
-use crate::experiment::{Device, Experiment, millis};
+use crate::experiment::{Device, Experiment};
+use crate::millis::millis;
 use crate::shaper::{NONE, Shaper};
 
 impl Experiment {

@@ -96,7 +96,7 @@ pub(crate) struct Ping {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: crate::StateArg,
+    state: crate::args::StateArg,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

@@ -233,7 +233,7 @@ impl Flows {
                             direction,
                             server: address,
                             start: start + late(),
-                            interval: crate::experiment::millis(interval),
+                            interval: crate::millis::millis(interval),
                             packet: spec.packet_bytes.unwrap_or(CALL_BYTES),
                         };
                         this.calls.push(Between {

@@ -10,7 +10,7 @@ use evenkeel_core::Rate;
 use evenkeel_core::swing::{Kind, Swing, Swung};
 use serde::Deserialize;
 
-use super::millis;
+use crate::millis::millis;
 
 /// How a line changes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

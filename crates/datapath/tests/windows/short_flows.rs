@@ -43,20 +43,24 @@ fn falls(form: Form, short_flows: bool) -> Option<f64> {
     // It counts as heavy for a second, so all this must be over by then. The short one stays light.
     let mut short = Download::new(&bench, form, 2);
     let began = Instant::now();
-    // Where there are short connections, a part of the line is left free for them.
+    let in_time = || began.elapsed() < Duration::from_millis(900);
+    let pause = || std::thread::sleep(Duration::from_millis(10));
+    // While what it took before it was heavy is remembered, a part of the line is left free.
     let whole = line(KBIT, Duration::MAX).target.bps() as f64 * 0.97;
-    // What the long one took before it was heavy must be forgotten first.
-    let mut forgotten = false;
-    while !forgotten || (short_flows && long.share(&bench) >= whole) {
-        if began.elapsed() > Duration::from_millis(900) {
-            return None;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-        if forgotten {
-            short.takes(&bench, 3);
-        }
+    while long.share(&bench) < whole && in_time() {
+        pause();
         long.takes(&bench, 1);
-        forgotten |= long.share(&bench) >= whole;
+    }
+    if short_flows {
+        // Ten times as much as counts as many.
+        for _ in 0..12 {
+            pause();
+            short.takes(&bench, 3);
+            long.takes(&bench, 1);
+        }
+    }
+    if !in_time() {
+        return None;
     }
     let before = long.share(&bench);
     let since = Instant::now();

@@ -36,9 +36,12 @@ fn vdsl100(device: Device, seconds: f64) -> Experiment {
     e
 }
 
+/// What was called, in order.
+type Calls = Arc<Mutex<Vec<String>>>;
+
 /// A shaper that only writes down what it is asked to do.
 #[derive(Default)]
-struct Recorder(Arc<Mutex<Vec<String>>>);
+struct Recorder(Calls);
 
 impl Shaper for Recorder {
     fn name(&self) -> &'static str {
@@ -65,7 +68,7 @@ impl Shaper for Recorder {
 }
 
 /// A condition that writes down what is done to it, and where it does.
-fn recorder() -> (Vec<Box<dyn Shaper>>, Arc<Mutex<Vec<String>>>) {
+fn recorder() -> (Vec<Box<dyn Shaper>>, Calls) {
     let log = Recorder::default();
     let calls = Arc::clone(&log.0);
     (vec![Box::new(log)], calls)

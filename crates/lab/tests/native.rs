@@ -9,8 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use evenkeel_core::result::ResultFile;
 use evenkeel_lab::experiment::{Device, Experiment};
 use evenkeel_lab::{
     CellCache, Dropped, LabError, Native, RunOptions, Shaper, ShaperError, Site, cells, run,
@@ -18,9 +20,9 @@ use evenkeel_lab::{
 };
 
 /// Tests that measure have the machine for themselves, as far as this process goes.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn alone() -> std::sync::MutexGuard<'static, ()> {
+fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -34,9 +36,12 @@ fn vdsl100(device: Device, seconds: f64) -> Experiment {
     e
 }
 
+/// What was called, in order.
+type Calls = Arc<Mutex<Vec<String>>>;
+
 /// A shaper that only writes down what it is asked to do.
 #[derive(Default)]
-struct Recorder(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+struct Recorder(Calls);
 
 impl Shaper for Recorder {
     fn name(&self) -> &'static str {
@@ -62,32 +67,50 @@ impl Shaper for Recorder {
     }
 }
 
-#[test]
-fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
-    if !common::root("conditions_work_inside_the_gateway_and_a_stop_clears_them") {
-        return;
-    }
-    let _alone = alone();
+/// A condition that writes down what is done to it, and where it does.
+fn recorder() -> (Vec<Box<dyn Shaper>>, Calls) {
     let log = Recorder::default();
-    let calls = std::sync::Arc::clone(&log.0);
-    let mut shapers: Vec<Box<dyn Shaper>> = vec![Box::new(log)];
-    let mut e = vdsl100(Device::Tun, 1.0);
+    let calls = Arc::clone(&log.0);
+    (vec![Box::new(log)], calls)
+}
+
+/// A quick run of `rrul`.
+fn quick(
+    e: &Experiment,
+    conditions: &[&str],
+    shapers: &mut [Box<dyn Shaper>],
+    progress: &mut (dyn FnMut(&evenkeel_lab::Progress<'_>) + Send),
+    cancel: &AtomicBool,
+) -> Result<ResultFile, LabError> {
     let options = RunOptions {
         quick: true,
         loads: vec!["rrul".into()],
-        conditions: vec!["none".into(), "recorder".into()],
+        conditions: conditions.iter().map(|&c| c.into()).collect(),
         ..RunOptions::default()
     };
-    let cancel = AtomicBool::new(false);
-    let result = run(
-        &e,
+    let native = Native::new(e, shapers);
+    run(
+        e,
         &options,
-        &Native::new(&e, &mut shapers),
-        &CellCache::nothing(&e),
-        &mut |_| {},
-        &cancel,
+        &native,
+        &CellCache::nothing(e),
+        progress,
+        cancel,
     )
-    .unwrap_or_else(|e| panic!("{e}"));
+}
+
+#[test]
+fn conditions_work_inside_the_gateway() {
+    if !common::root("conditions_work_inside_the_gateway") {
+        return;
+    }
+    let _alone = alone();
+    let (mut shapers, calls) = recorder();
+    let e = vdsl100(Device::Tun, 1.0);
+    let never = AtomicBool::new(false);
+    let both = ["none", "recorder"];
+    let result = quick(&e, &both, &mut shapers, &mut |_| {}, &never);
+    let result = result.unwrap_or_else(|e| panic!("{e}"));
     let made = std::mem::take(&mut *calls.lock().unwrap());
     assert!(!made.is_empty(), "once, or more often if runs were void");
     assert!(made.chunks(2).all(|c| c == ["apply", "clear"]), "{made:?}");
@@ -100,51 +123,40 @@ fn conditions_work_inside_the_gateway_and_a_stop_clears_them() {
     );
     // Floats may lose their last bit on the way; the form may not change.
     let json = serde_json::to_string(&result).unwrap();
-    let back: evenkeel_core::result::ResultFile = serde_json::from_str(&json).unwrap();
+    let back: ResultFile = serde_json::from_str(&json).unwrap();
     assert_eq!((back.line, back.runs.len()), (result.line, 2));
+}
 
-    e.duration.quick_s = 30.0;
+#[test]
+fn a_stop_clears_what_was_applied() {
+    if !common::root("a_stop_clears_what_was_applied") {
+        return;
+    }
+    let _alone = alone();
+    let (mut shapers, calls) = recorder();
+    let e = vdsl100(Device::Tun, 30.0);
+    let cancel = AtomicBool::new(false);
     let begun = Instant::now();
     let mut stop = |p: &evenkeel_lab::Progress<'_>| {
-        if p.cell.condition == "recorder" && p.is_loaded() {
+        if p.is_loaded() {
             cancel.store(true, Ordering::Relaxed);
         }
     };
-    let options = RunOptions {
-        conditions: vec!["recorder".into()],
-        ..options
-    };
-    let stopped = run(
-        &e,
-        &options,
-        &Native::new(&e, &mut shapers),
-        &CellCache::nothing(&e),
-        &mut stop,
-        &cancel,
-    );
+    let stopped = quick(&e, &["recorder"], &mut shapers, &mut stop, &cancel);
     assert!(matches!(stopped, Err(LabError::Cancelled)));
-    assert!(
-        begun.elapsed() < Duration::from_secs(10),
-        "{:?}",
-        begun.elapsed()
-    );
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!(*calls.lock().unwrap(), ["apply", "clear"]);
+}
 
-    let options = RunOptions {
-        conditions: vec!["cake-95".into()],
-        ..options
-    };
-    let e = run(
-        &e,
-        &options,
-        &Native::new(&e, &mut shapers),
-        &CellCache::nothing(&e),
-        &mut |_| {},
-        &cancel,
-    )
-    .unwrap_err();
+#[test]
+fn a_condition_that_there_is_not_is_named() {
+    let (mut shapers, _) = recorder();
+    let e = vdsl100(Device::Tun, 1.0);
+    let never = AtomicBool::new(false);
+    let refused = quick(&e, &["cake-95"], &mut shapers, &mut |_| {}, &never);
     assert_eq!(
-        e.to_string(),
+        refused.unwrap_err().to_string(),
         "there is no condition \"cake-95\" (there are: none, recorder)"
     );
 }

@@ -202,6 +202,9 @@ mod tests {
         assert_eq!(bytes, [8, 0, 0x96, 0x9a, 0, 1, 0, 2, 0x61, 0x62]);
         assert_eq!(Echo::parse(&bytes), Ok(echo));
         assert!(Echo::checksum_ok(&bytes, None));
+        let mut damaged = bytes.clone();
+        damaged[9] ^= 1;
+        assert!(!Echo::checksum_ok(&damaged, None));
         assert_eq!(Echo::parse(&bytes[..7]), Err(PacketError::Truncated));
         assert_eq!(
             Echo::parse(&[3; 8]),
@@ -221,6 +224,12 @@ mod tests {
         let bytes = request.build();
         assert_eq!(bytes[..12], [13, 0, 0xf2, 0xf9, 0, 1, 0, 2, 0, 0, 0, 3]);
         assert_eq!(TimestampMessage::parse(&bytes), Ok(request));
+        let reply = TimestampMessage {
+            reply: true,
+            ..request
+        };
+        assert_eq!(reply.build()[..2], [14, 0]);
+        assert_eq!(TimestampMessage::parse(&reply.build()), Ok(reply));
         for n in 0..20 {
             let cut = TimestampMessage::parse(&bytes[..n]);
             assert_eq!(cut, Err(PacketError::Truncated));

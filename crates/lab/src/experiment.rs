@@ -200,13 +200,6 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), String> {
-        let within = |key: &str, v: f64, low: f64, high: f64| {
-            if (low..=high).contains(&v) {
-                Ok(())
-            } else {
-                Err(format!("{key} is {v}, it must be {low} to {high}"))
-            }
-        };
         within("line.rtt_ms", self.line.rtt_ms, 0.0, 10_000.0)?;
         within("line.jitter_ms", self.line.jitter_ms, 0.0, 10_000.0)?;
         within("line.loss", self.line.loss, 0.0, 1.0)?;
@@ -231,30 +224,45 @@ impl Experiment {
             within(&key, s.rtt_ms, self.line.rtt_ms, 10_000.0)?;
         }
         for load in &self.loads {
-            for (i, flow) in (1..).zip(&load.flows) {
-                let place = |key: &str| format!("loads {:?} flow {i}: {key}", load.name);
-                if self.server(&flow.server).is_none() {
-                    let known: Vec<_> = self.servers.iter().map(|s| s.name.as_str()).collect();
-                    return Err(format!(
-                        "{} {:?} is none of the servers ({})",
-                        place("server"),
-                        flow.server,
-                        known.join(", ")
-                    ));
-                }
-                within(
-                    &place("client"),
-                    flow.client as f64,
-                    1.0,
-                    self.clients as f64,
-                )?;
-                within(&place("count"), flow.count as f64, 1.0, 256.0)?;
-                let longest = self.duration.full_s.max(self.duration.quick_s);
-                flow.check()
-                    .and_then(|()| flow.check_pages(longest))
-                    .map_err(|e| place(&e))?;
-            }
+            self.check_flows(load)?;
         }
+        self.check_names()?;
+        for (i, p) in (1..).zip(&self.published) {
+            self.check_published(p)
+                .map_err(|e| format!("published entry {i}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn check_flows(&self, load: &LoadSpec) -> Result<(), String> {
+        for (i, flow) in (1..).zip(&load.flows) {
+            let place = |key: &str| format!("loads {:?} flow {i}: {key}", load.name);
+            if self.server(&flow.server).is_none() {
+                let known: Vec<_> = self.servers.iter().map(|s| s.name.as_str()).collect();
+                return Err(format!(
+                    "{} {:?} is none of the servers ({})",
+                    place("server"),
+                    flow.server,
+                    known.join(", ")
+                ));
+            }
+            within(
+                &place("client"),
+                flow.client as f64,
+                1.0,
+                self.clients as f64,
+            )?;
+            within(&place("count"), flow.count as f64, 1.0, 256.0)?;
+            let longest = self.duration.full_s.max(self.duration.quick_s);
+            flow.check()
+                .and_then(|()| flow.check_pages(longest))
+                .map_err(|e| place(&e))?;
+        }
+        Ok(())
+    }
+
+    /// Lists are not empty, and nothing is in one twice.
+    fn check_names(&self) -> Result<(), String> {
         for (kind, names) in [
             (
                 "servers",
@@ -273,10 +281,6 @@ impl Experiment {
             {
                 return Err(format!("{kind}: {n:?} is there twice"));
             }
-        }
-        for (i, p) in (1..).zip(&self.published) {
-            self.check_published(p)
-                .map_err(|e| format!("published entry {i}: {e}"))?;
         }
         Ok(())
     }
@@ -336,6 +340,13 @@ impl Experiment {
     pub fn load_spec(&self, name: &str) -> Option<&LoadSpec> {
         self.loads.iter().find(|l| l.name == name)
     }
+}
+
+fn within(key: &str, v: f64, low: f64, high: f64) -> Result<(), String> {
+    if (low..=high).contains(&v) {
+        return Ok(());
+    }
+    Err(format!("{key} is {v}, it must be {low} to {high}"))
 }
 
 #[cfg(test)]

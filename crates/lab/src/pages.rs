@@ -92,7 +92,7 @@ pub struct Record {
     pub code: String,
 }
 
-/// Cells that were measured again with later code and came out the same to the last digit.
+/// Cells that were measured again with later code and came out the same within the spread of seeds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Confirmed {
     /// With that code.
@@ -149,6 +149,29 @@ impl Figures {
             up_kbit: run.up_kbit,
             lost: run.lost,
         })
+    }
+}
+
+/// Figures that differ by less than this share are the same: in virtual time a system call takes 1 ns,
+/// so that another build of the same code shifts a run a little, and flows amplify that.
+const SAME: f64 = 0.01;
+/// The same for times, ms.
+const SAME_MS: f64 = 0.02;
+
+impl Figures {
+    /// Whether they differ from `was` by no more than figures of `seeds` differ from one another.
+    pub fn agrees(&self, was: &Figures, seeds: &[Figures]) -> bool {
+        let within = |of: fn(&Figures) -> f64, least: f64| {
+            let most = seeds.iter().map(of).fold(of(was), f64::max);
+            let fewest = seeds.iter().map(of).fold(of(was), f64::min);
+            let spread = (most - fewest).max(SAME * of(was).abs() + least);
+            (of(self) - of(was)).abs() <= spread
+        };
+        within(|f| f.ping_ms, SAME_MS)
+            && within(|f| f.increase_ms, SAME_MS)
+            && within(|f| f.increase_p99_ms, SAME_MS)
+            && within(|f| f.down_kbit, 0.0)
+            && within(|f| f.up_kbit, 0.0)
     }
 }
 
@@ -414,6 +437,26 @@ mod tests {
             panic!("a cell that is missing is not seen");
         };
         assert_eq!(why, ["evenkeel-auto, rrul: not measured"]);
+    }
+
+    #[test]
+    fn figures_agree_within_the_spread_of_seeds() {
+        let figures = |increase_ms, down_kbit| Figures {
+            ping_ms: 9.2 + increase_ms,
+            increase_ms,
+            increase_p99_ms: 2.0 * increase_ms,
+            down_kbit,
+            up_kbit: 0.0,
+            lost: 0,
+        };
+        let was = figures(0.6, 100_000.0);
+        assert!(was.agrees(&was, &[]));
+        assert!(figures(0.61, 100_500.0).agrees(&was, &[was]));
+        assert!(!figures(0.8, 100_000.0).agrees(&was, &[was]));
+        assert!(!figures(0.6, 98_000.0).agrees(&was, &[was]));
+        let seeds = [was, figures(0.9, 97_500.0)];
+        assert!(figures(0.8, 98_000.0).agrees(&was, &seeds));
+        assert!(!figures(0.2, 100_000.0).agrees(&was, &seeds));
     }
 
     #[test]

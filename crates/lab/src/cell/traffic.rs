@@ -167,100 +167,147 @@ impl Running {
 impl Flows {
     fn of(experiment: &Experiment, load: &LoadSpec, cell: &Cell) -> Self {
         let mut this = Flows::default();
-        let mut port = LOAD_PORT;
-        let mut named: BTreeMap<String, usize> = BTreeMap::new();
-        let mut luck = SplitMix64::new(cell.seed);
-        let mut late = || LATE.mul_f64(luck.unit());
-        let mut next = |spec: &FlowSpec| {
-            let prefix = prefix(spec);
-            let n = named.entry(prefix.clone()).or_default();
-            let name = format!("{prefix}{n}");
-            *n += 1;
-            // Checked when the file was read.
-            let server = experiment.server(&spec.server).unwrap_or(0);
-            let address = SocketAddr::new(server_address(server), port);
-            port = port.wrapping_add(1);
-            (name, address, server)
+        let mut places = Places {
+            experiment,
+            port: LOAD_PORT,
+            named: BTreeMap::new(),
+            luck: SplitMix64::new(cell.seed),
         };
         for spec in &load.flows {
-            let direction = match spec.direction {
-                Way::Down => Direction::Down,
-                Way::Up => Direction::Up,
-            };
-            let start = Duration::try_from_secs_f64(spec.start_s).unwrap_or_default();
-            let client = spec.client - 1;
             for i in 0..spec.count as u64 {
                 match spec.kind {
-                    FlowKind::Bulk => {
-                        for (start, lasts) in spec.bursts(cell.duration) {
-                            let (name, address, server) = next(spec);
-                            let flow = Flow {
-                                name,
-                                direction,
-                                server: address,
-                                start: start + late(),
-                                congestion: spec.congestion().to_owned(),
-                                send_buffer: spec.send_buffer,
-                                lasts,
-                            };
-                            this.bulk.push(Between {
-                                flow,
-                                client,
-                                server,
-                            });
-                        }
-                    }
+                    FlowKind::Bulk => this.add_bulk(spec, cell, &mut places),
                     FlowKind::Web => {
-                        let (name, address, server) = next(spec);
                         let seed = cell.seed.wrapping_mul(0x9E37_79B9).wrapping_add(i);
-                        let flow = Web {
-                            name,
-                            server: address,
-                            congestion: spec.congestion().to_owned(),
-                            pages: spec.pages(seed, cell.duration),
-                        };
-                        this.web.push(Between {
-                            flow,
-                            client,
-                            server,
-                        });
+                        this.add_web(spec, cell, seed, &mut places);
                     }
-                    FlowKind::Call => {
-                        let (name, address, server) = next(spec);
-                        let interval = spec.interval_ms.unwrap_or(CALL_INTERVAL_MS);
-                        let flow = Call {
-                            name,
-                            direction,
-                            server: address,
-                            start: start + late(),
-                            interval: crate::millis::millis(interval),
-                            packet: spec.packet_bytes.unwrap_or(CALL_BYTES),
-                        };
-                        this.calls.push(Between {
-                            flow,
-                            client,
-                            server,
-                        });
-                    }
-                    FlowKind::Quic => {
-                        let (name, address, server) = next(spec);
-                        let flow = Quic {
-                            name,
-                            direction,
-                            server: address,
-                            start: start + late(),
-                        };
-                        this.quic.push(Between {
-                            flow,
-                            client,
-                            server,
-                        });
-                    }
+                    FlowKind::Call => this.add_call(spec, &mut places),
+                    FlowKind::Quic => this.add_quic(spec, &mut places),
                 }
             }
         }
         this
     }
+
+    fn add_bulk(&mut self, spec: &FlowSpec, cell: &Cell, places: &mut Places<'_>) {
+        for (start, lasts) in spec.bursts(cell.duration) {
+            let at = places.next(spec);
+            let flow = Flow {
+                name: at.name,
+                direction: direction(spec),
+                server: at.address,
+                start: start + places.late(),
+                congestion: spec.congestion().to_owned(),
+                send_buffer: spec.send_buffer,
+                lasts,
+            };
+            self.bulk.push(Between {
+                flow,
+                client: at.client,
+                server: at.server,
+            });
+        }
+    }
+
+    fn add_web(&mut self, spec: &FlowSpec, cell: &Cell, seed: u64, places: &mut Places<'_>) {
+        let at = places.next(spec);
+        let flow = Web {
+            name: at.name,
+            server: at.address,
+            congestion: spec.congestion().to_owned(),
+            pages: spec.pages(seed, cell.duration),
+        };
+        self.web.push(Between {
+            flow,
+            client: at.client,
+            server: at.server,
+        });
+    }
+
+    fn add_call(&mut self, spec: &FlowSpec, places: &mut Places<'_>) {
+        let at = places.next(spec);
+        let interval = spec.interval_ms.unwrap_or(CALL_INTERVAL_MS);
+        let flow = Call {
+            name: at.name,
+            direction: direction(spec),
+            server: at.address,
+            start: start(spec) + places.late(),
+            interval: crate::millis::millis(interval),
+            packet: spec.packet_bytes.unwrap_or(CALL_BYTES),
+        };
+        self.calls.push(Between {
+            flow,
+            client: at.client,
+            server: at.server,
+        });
+    }
+
+    fn add_quic(&mut self, spec: &FlowSpec, places: &mut Places<'_>) {
+        let at = places.next(spec);
+        let flow = Quic {
+            name: at.name,
+            direction: direction(spec),
+            server: at.address,
+            start: start(spec) + places.late(),
+        };
+        self.quic.push(Between {
+            flow,
+            client: at.client,
+            server: at.server,
+        });
+    }
+}
+
+/// Names, ports and small delays that no two flows share.
+struct Places<'a> {
+    experiment: &'a Experiment,
+    port: u16,
+    /// How many there are of each name so far.
+    named: BTreeMap<String, usize>,
+    luck: SplitMix64,
+}
+
+/// Where a flow goes.
+struct At {
+    name: String,
+    address: SocketAddr,
+    client: usize,
+    server: usize,
+}
+
+impl Places<'_> {
+    fn next(&mut self, spec: &FlowSpec) -> At {
+        let prefix = prefix(spec);
+        let n = self.named.entry(prefix.clone()).or_default();
+        let name = format!("{prefix}{n}");
+        *n += 1;
+        // Checked when the file was read.
+        let server = self.experiment.server(&spec.server).unwrap_or(0);
+        let address = SocketAddr::new(server_address(server), self.port);
+        self.port = self.port.wrapping_add(1);
+        At {
+            name,
+            address,
+            client: spec.client - 1,
+            server,
+        }
+    }
+
+    /// Flows do not begin in the same microsecond.
+    fn late(&mut self) -> Duration {
+        LATE.mul_f64(self.luck.unit())
+    }
+}
+
+fn direction(spec: &FlowSpec) -> Direction {
+    match spec.direction {
+        Way::Down => Direction::Down,
+        Way::Up => Direction::Up,
+    }
+}
+
+fn start(spec: &FlowSpec) -> Duration {
+    Duration::try_from_secs_f64(spec.start_s).unwrap_or_default()
 }
 
 fn prefix(spec: &FlowSpec) -> String {

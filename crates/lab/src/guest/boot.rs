@@ -145,6 +145,19 @@ impl Guests {
                 .current_dir("/");
         })?;
         let console = Console::listen(read);
+        self.attend(&mut guest, job, &console, outside, progress, cancel)
+    }
+
+    /// Watches a guest until it has answered, or died of something.
+    fn attend(
+        &self,
+        guest: &mut Contained,
+        job: &Job,
+        console: &Console,
+        outside: &Outside,
+        progress: &mut dyn FnMut(Option<Step>),
+        cancel: &AtomicBool,
+    ) -> Result<Answer, GuestError> {
         let started = Instant::now();
         let mut watch = Watch::new(Duration::ZERO, job.duration + BESIDE);
         let died = |why: &str, console: &Console| GuestError::Died {
@@ -170,7 +183,7 @@ impl Guests {
             }
             if let Some(why) = watch.look(started.elapsed(), told + console.bytes()) {
                 guest.kill();
-                return Err(died(&why, &console));
+                return Err(died(&why, console));
             }
             thread::sleep(LOOK);
         }
@@ -183,7 +196,7 @@ impl Guests {
                     None => format!("evenkeel in the guest ended with code {code}"),
                 },
             }),
-            None => Err(died("the guest ended before its work", &console)),
+            None => Err(died("the guest ended before its work", console)),
         }
     }
 }

@@ -27,7 +27,7 @@ use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
 use evenkeel_sys::stamp::StampedSocket;
 use evenkeel_wire::packet::Ip;
 
-use super::IFB;
+use super::parts::IFB;
 use crate::{ShaperError, Site};
 
 /// Six pingers every 0.3 s (`no_pingers`, `reflector_ping_interval_s`).

@@ -10,7 +10,7 @@
 use evenkeel_core::Rate;
 use evenkeel_core::tc::{AckFilter, Cake, Diffserv, FlowMode, Handle, Op, Qdisc};
 
-use super::{IFB, Place, divert, ifb, qdisc};
+use super::parts::{IFB, Place, divert, ifb, qdisc};
 
 /// Shaped to these rates, towards us and from us.
 pub(super) fn ops(place: &Place<'_>, down: Rate, up: Rate) -> Vec<Op> {

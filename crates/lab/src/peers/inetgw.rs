@@ -14,7 +14,7 @@ use evenkeel_core::tc::{
     Protocol, Qdisc, Sfq, U32, Verdict,
 };
 
-use super::{Place, Share, filter, ingress, is_atm, qdisc, rule};
+use super::parts::{Place, Share, filter, ingress, is_atm, qdisc, rule};
 
 const LOW_LATENCY: u16 = 0x10;
 const DEFAULT: u16 = 0x11;

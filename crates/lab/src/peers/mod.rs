@@ -8,24 +8,20 @@
 mod autorate;
 mod cake;
 mod inetgw;
+mod parts;
 mod sqm;
 mod wondershaper;
 
 use evenkeel_core::framing::Mode;
 use evenkeel_core::plan::Feature;
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
-use evenkeel_core::tc::{
-    Action, Dev, Filter, FilterKind, Handle, LinkSettings, Matchall, Op, Protocol, Qdisc,
-    QdiscSpec, Stab, U32, U32Key,
-};
+use evenkeel_core::tc::{Action, FilterKind, Handle, Op, Qdisc};
 use evenkeel_core::{Framing, Rate};
 use evenkeel_kernel::{Error, Session, capabilities};
 
 use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 use autorate::{Running, Told};
-
-/// The device that a peer builds for arrivals. The gateway's namespace is its own.
-const IFB: &str = "ifb4wan";
+use parts::{IFB, Place, Share, is_atm};
 
 /// A peer with a name. What was typed for it stands in its facts.
 #[derive(Debug)]
@@ -48,13 +44,6 @@ enum Build {
     Wondershaper(Share),
 }
 
-/// A share of the line's rates, (to us, from us), as fractions.
-#[derive(Debug, Clone, Copy)]
-struct Share {
-    down: (u64, u64),
-    up: (u64, u64),
-}
-
 /// What the author of the CeroWRT series typed as 95 %, as shares of his line's rates.
 const P95: Share = Share {
     down: (20181, 21181),
@@ -65,30 +54,6 @@ const P99: Share = Share {
     down: (21000, 21181),
     up: (1160, 1171),
 };
-
-impl Share {
-    const fn percent(n: u64) -> Self {
-        Share {
-            down: (n, 100),
-            up: (n, 100),
-        }
-    }
-
-    fn of(rate: Rate, (n, d): (u64, u64)) -> Rate {
-        Rate::from_kbit(rate.kbit().saturating_mul(n) / d)
-    }
-}
-
-/// Facts about the place that the author of a peer would have looked up.
-struct Place<'a> {
-    wan: &'a str,
-    /// Bytes before the IP packet in its frames.
-    link_header: u16,
-    mtu: u32,
-    line: &'a LineFacts,
-    /// Whether u32 can look at marks; no lab sets any.
-    marks: bool,
-}
 
 /// What a kernel lacks for a condition.
 #[derive(Debug, thiserror::Error)]
@@ -352,91 +317,6 @@ fn lacking(op: &Op) -> Option<Lacks> {
         _ => return None,
     };
     Some(Lacks { what, config })
-}
-
-// What several of them are made of.
-
-fn qdisc(dev: &str, parent: Handle, handle: u16, qdisc: Qdisc, stab: Option<Stab>) -> Op {
-    Op::QdiscAdd(QdiscSpec {
-        dev: dev.into(),
-        parent,
-        handle: Handle::qdisc(handle),
-        qdisc,
-        stab,
-    })
-}
-
-/// `tc qdisc add dev DEV handle ffff: ingress`
-fn ingress(dev: &str) -> Op {
-    Op::QdiscAdd(QdiscSpec {
-        dev: dev.into(),
-        parent: Handle::INGRESS,
-        handle: Handle::INGRESS_QDISC,
-        qdisc: Qdisc::Ingress,
-        stab: None,
-    })
-}
-
-fn filter(dev: &str, parent: Handle, pref: u16, protocol: Protocol, kind: FilterKind) -> Op {
-    Op::FilterAdd {
-        dev: dev.into(),
-        filter: Filter {
-            parent,
-            pref,
-            protocol,
-            handle: 0,
-            kind,
-        },
-    }
-}
-
-/// A u32 rule for IPv4: keys of (value, mask, offset).
-fn rule(keys: &[(u32, u32, i32)], classid: Option<Handle>, actions: Vec<Action>) -> FilterKind {
-    let keys = keys.iter().map(|&(val, mask, off)| U32Key {
-        val,
-        mask,
-        off,
-        nexthdr: false,
-    });
-    FilterKind::U32(U32 {
-        keys: keys.collect(),
-        classid,
-        actions,
-        ..U32::default()
-    })
-}
-
-/// Makes the IFB with `root` on it.
-fn ifb(root: Vec<Op>) -> Vec<Op> {
-    let mut ops = vec![Op::LinkAddIfb { name: IFB.into() }];
-    ops.extend(root);
-    ops.push(Op::LinkSet {
-        name: IFB.into(),
-        settings: LinkSettings {
-            up: Some(true),
-            ..LinkSettings::default()
-        },
-    });
-    ops
-}
-
-/// Sends everything that arrives through the IFB.
-fn divert(wan: &str) -> [Op; 2] {
-    let all = FilterKind::Matchall(Matchall {
-        classid: None,
-        actions: vec![Action::Redirect {
-            dev: Dev::from(IFB),
-        }],
-    });
-    [
-        ingress(wan),
-        filter(wan, Handle::INGRESS_QDISC, 10, Protocol::All, all),
-    ]
-}
-
-/// Whether the line's framing is in cells.
-fn is_atm(framing: Framing) -> bool {
-    framing.mode == Mode::Atm
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use evenkeel_core::result::LineFacts;
 use evenkeel_core::tc::{ClassSpec, FqCodel, Handle, HtbClass, HtbRoot, Op, Protocol, Qdisc, Stab};
 use evenkeel_core::{Framing, Rate};
 
-use super::{IFB, Place, Share, divert, filter, ifb, qdisc, rule};
+use super::parts::{IFB, Place, Share, divert, filter, ifb, qdisc, rule};
 
 /// What was typed.
 #[derive(Debug, Clone, Copy)]

@@ -2,6 +2,7 @@
 
 use evenkeel_core::tc::Sfq;
 
+use super::parts::qdisc;
 use super::*;
 
 fn facts(down: &str, up: &str, framing: &str) -> LineFacts {

@@ -11,7 +11,7 @@ use evenkeel_core::tc::{
     Action, ClassSpec, Handle, HtbClass, HtbRoot, LinkLayer, Op, Protocol, Qdisc, Sfq, Verdict,
 };
 
-use super::{Place, Share, filter, ingress, qdisc, rule};
+use super::parts::{Place, Share, filter, ingress, qdisc, rule};
 
 const INTERACTIVE: u16 = 0x10;
 const DEFAULT: u16 = 0x20;

@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use clap::Args;
 use evenkeel_core::result::ResultFile;
-use evenkeel_lab::pages::{self, Code, Confirmed, DIRECTORY, Figures, Page, Record, State};
+use evenkeel_lab::pages::{
+    self, CellRecord, Code, Confirmed, DIRECTORY, Figures, Page, Record, State,
+};
 use evenkeel_lab::{Cell, cells};
 use evenkeel_terminal::{Failure, print};
 
@@ -36,7 +38,7 @@ pub(crate) struct Results {
     #[arg(long, requires = "check")]
     quoted: bool,
     /// Measure one seed of each stale condition again, and call a page as new as the code if every
-    /// figure is the same to the last digit
+    /// figure is the same within the spread of its seeds
     #[arg(long, conflicts_with = "check")]
     confirm: bool,
     /// Say what would be made and how long that takes, and make none
@@ -323,7 +325,7 @@ fn write(page: &Page, text: &str, record: &Record) -> Result<(), Failure> {
     let body = text.split(MADE).next().unwrap_or_default().trim_end();
     let confirmed = record.confirmed.as_ref().map_or(String::new(), |c| {
         format!(
-            " At {} ({}) {} of its cells were measured again and came out the same to the last digit.",
+            " At {} ({}) {} of its cells were measured again and came out the same within the spread of its seeds.",
             c.commit, c.date, c.cells
         )
     });
@@ -380,8 +382,18 @@ fn confirm(page: &Page, code: &Code) -> Result<(), Failure> {
     )?;
     let again = cells(&experiment, &options)?;
     for (cell, run) in again.iter().zip(&result.runs) {
+        let same = |r: &&CellRecord| (&r.condition, &r.load) == (&cell.condition, &cell.load);
+        let seeds: Vec<Figures> = record
+            .cells
+            .iter()
+            .filter(same)
+            .filter_map(|r| r.figures)
+            .collect();
         let was = old(cell).and_then(|r| r.figures);
-        if was != Figures::of(run) {
+        if !was
+            .zip(Figures::of(run))
+            .is_some_and(|(was, is)| is.agrees(&was, &seeds))
+        {
             let Cell {
                 load, condition, ..
             } = cell;
@@ -406,7 +418,7 @@ fn confirm(page: &Page, code: &Code) -> Result<(), Failure> {
         .map_err(|e| Failure::work(format_args!("read {}: {e}", readme.display())))?;
     write(page, &text, &record)?;
     print(&format!(
-        "{name}: {} cells are the same to the last digit\n",
+        "{name}: {} cells are the same within the spread of seeds\n",
         again.len()
     ))
 }
@@ -433,7 +445,7 @@ fn commit() -> String {
     if changed.is_empty() { head } else { head + "+" }
 }
 
-/// The list of pages, and the tables that the README takes from them.
+/// The list of pages, and the tables that README and book take from them.
 fn publish(all: &[Page]) -> Result<(), Failure> {
     let mut list = String::from(
         "# Results\n\nMade by `make results`; each page says from which commit, with which command, kernel \
@@ -451,16 +463,27 @@ fn publish(all: &[Page]) -> Result<(), Failure> {
     let index = Path::new(DIRECTORY).join("README.md");
     fs::write(&index, list)
         .map_err(|e| Failure::work(format_args!("write {}: {e}", index.display())))?;
-    let readme = fs::read_to_string("README.md")
-        .map_err(|e| Failure::work(format_args!("read README.md: {e}")))?;
-    let filled = fill(&readme, &|name| {
-        fs::read_to_string(Path::new(DIRECTORY).join(name).join("README.md")).ok()
-    });
-    if filled != readme {
-        fs::write("README.md", filled)
-            .map_err(|e| Failure::work(format_args!("write README.md: {e}")))?;
+    for path in quoting() {
+        let failed = |what: &str, e| Failure::work(format_args!("{what} {}: {e}", path.display()));
+        let text = fs::read_to_string(&path).map_err(|e| failed("read", e))?;
+        let filled = fill(&text, &|name| {
+            fs::read_to_string(Path::new(DIRECTORY).join(name).join("README.md")).ok()
+        });
+        if filled != text {
+            fs::write(&path, filled).map_err(|e| failed("write", e))?;
+        }
     }
     Ok(())
+}
+
+/// Pages of the documentation that may quote tables: the README and those of the book.
+fn quoting() -> Vec<PathBuf> {
+    let docs = fs::read_dir("docs").into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = docs.map(|e| e.path()).collect();
+    all.retain(|p| p.extension().is_some_and(|x| x == "md"));
+    all.push("README.md".into());
+    all.sort();
+    all
 }
 
 /// Puts the first table of a page between `<!-- table:NAME [CONDITION,...] -->` and `<!-- end -->`;

@@ -7,6 +7,8 @@
 //!
 //! A socket belongs to the network namespace of the thread that opened it, and stays there.
 
+mod error;
+
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -20,6 +22,8 @@ use nix::sys::time::TimeVal;
 
 use crate::error::{Context, Error};
 
+pub use error::NetlinkError;
+
 /// Room for what the kernel sends while we are not looking.
 const RECEIVE_BUFFER: usize = 1 << 20;
 /// The kernel fills datagrams of a dump up to 32 kB (`netlink_dump`, af_netlink.c); one message
@@ -29,64 +33,6 @@ const DATAGRAM: usize = 1 << 17;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a dump is asked for again if something changed meanwhile.
 const TRIES: usize = 16;
-
-/// What the kernel refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.words())]
-pub struct NetlinkError {
-    /// Why.
-    pub errno: Errno,
-    /// The kernel's words, if it has any.
-    pub text: Option<String>,
-    /// Offset of the offending attribute in the request, if the kernel says.
-    pub offset: Option<u32>,
-}
-
-impl NetlinkError {
-    /// The kernel's words, or the error number's.
-    pub fn words(&self) -> &str {
-        self.text.as_deref().unwrap_or_else(|| self.errno.desc())
-    }
-
-    /// Whether rights are missing.
-    pub fn is_permission(&self) -> bool {
-        matches!(self.errno, Errno::EPERM | Errno::EACCES)
-    }
-
-    /// Whether this kernel lacks the asked kind of discipline, class, filter or action: the
-    /// capability probe. `ENOENT` also means that a device's discipline or a filter is not
-    /// there, which the kernel says in other words.
-    pub fn is_unknown_kind(&self) -> bool {
-        // net/sched: sch_api.c, cls_api.c, act_api.c; net/core/rtnetlink.c for links.
-        const WORDS: [&str; 4] = [
-            "Specified qdisc kind is unknown",
-            "TC classifier not found",
-            "Failed to load TC action module",
-            "Unknown device type",
-        ];
-        let text = self.text.as_deref().unwrap_or_default();
-        WORDS.iter().any(|w| text.starts_with(w))
-    }
-
-    fn new(errno: Errno) -> Self {
-        NetlinkError {
-            errno,
-            text: None,
-            offset: None,
-        }
-    }
-}
-
-impl From<io::Error> for NetlinkError {
-    fn from(e: io::Error) -> Self {
-        NetlinkError::new(match e.raw_os_error().map(Errno::from_raw) {
-            // SO_RCVTIMEO ran out.
-            Some(Errno::EAGAIN) => Errno::ETIMEDOUT,
-            Some(errno) => errno,
-            None => Errno::EIO,
-        })
-    }
-}
 
 /// A route netlink socket.
 #[derive(Debug)]

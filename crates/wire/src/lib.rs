@@ -5,13 +5,15 @@
 //! is kept as bytes. Non-goals: every attribute the kernel has; only what evenkeel sends or reads.
 
 pub mod attr;
+mod error;
 pub mod link;
 pub mod message;
 pub mod packet;
 pub mod tc;
 
+pub use error::EncodeError;
 pub use message::{Acknowledgement, Message, messages};
 pub use tc::{
-    ClassInfo, EncodeError, FilterBody, FilterInfo, QdiscBody, QdiscInfo, Stats, dump_classes,
-    dump_filters, dump_qdiscs, encode,
+    ClassInfo, FilterBody, FilterInfo, QdiscBody, QdiscInfo, Stats, dump_classes, dump_filters,
+    dump_qdiscs, encode,
 };

@@ -7,8 +7,8 @@
 use evenkeel_core::tc::LinkSettings;
 
 use crate::attr::{Writer, attrs, find, text, u16_at, u32_at, u64_at};
+use crate::error::EncodeError;
 use crate::message::{ACK, CREATE, DUMP, EXCL, HEADER, Message, REQUEST, finish, messages, start};
-use crate::tc::EncodeError;
 
 const NEW_LINK: u16 = 16;
 const DEL_LINK: u16 = 17;

@@ -18,8 +18,9 @@ use evenkeel_sys::stamp::{Received, StampedSocket};
 use evenkeel_sys::{Error, PacketOptions, clock};
 use nix::errno::Errno;
 
+use super::clocks::now;
 use super::port::{Knows, Port, Ports};
-use super::{SOCKET, now};
+use super::token::SOCKET;
 use crate::packet::{HEADER, Probe};
 
 /// Ports at most; the oldest is used again if none is free.

@@ -16,8 +16,9 @@ use evenkeel_sys::{Error, PacketOptions, clock};
 use evenkeel_wire::packet::{Echo, EchoKind, Ip, TimestampMessage, checksum};
 use nix::errno::Errno;
 
+use super::clocks::now;
+use super::error::PingError;
 use super::port::{Knows, Port, Ports};
-use super::{PingError, now};
 use crate::packet::{HEADER, Probe};
 
 /// Bytes for the number's complement, behind the probe's header.

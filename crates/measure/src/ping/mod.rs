@@ -6,29 +6,33 @@
 //! Probes of one size class share one flow, so that load balancers do not split the path.
 //! Non-goals: printing, statistics, judging (the lab's prober, [`crate::probe`]).
 
+mod clocks;
 mod datagram;
+mod error;
 mod icmp;
 mod port;
 mod session;
 mod tcp;
+mod token;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use evenkeel_core::exit::{Exit, Exits};
-use evenkeel_core::ping::Clocks;
 use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_core::ping::track::{Event, Tracker};
 use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
-use evenkeel_sys::{Error, PacketOptions, clock};
+use evenkeel_sys::{Error, PacketOptions};
 use nix::errno::Errno;
 
+pub(crate) use clocks::now;
+pub use error::PingError;
 pub use session::{Request, Session};
 
 use datagram::Datagrams;
 use icmp::Icmp;
 use port::Ports as _;
 use tcp::Handshakes;
+use token::{ALARM, SOCKET, TICK, WAKE};
 
 /// Which kind of probe. Ports are those of the target's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,90 +45,6 @@ pub enum Kind {
     Udp,
     /// A TCP SYN, by an ordinary handshake that is reset at once.
     Tcp,
-}
-
-/// Why there is no prober.
-#[derive(Debug, thiserror::Error)]
-pub enum PingError {
-    /// The kernel wants rights for it.
-    #[error("{what}: not permitted: {remedy}")]
-    NotPermitted {
-        /// What was to be opened.
-        what: &'static str,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// It does not exist for this target.
-    #[error("{0}")]
-    Impossible(&'static str),
-    /// The first probe could not be sent.
-    #[error("send {size} bytes to {target}: {}{}", errno.desc(), hint(*errno))]
-    Unsent {
-        /// Payload bytes.
-        size: u32,
-        /// To whom.
-        target: SocketAddr,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// There is no way to the target.
-    #[error("{0} (no route to it: see ip route)")]
-    NoRoute(Error),
-    /// Something else was refused.
-    #[error(transparent)]
-    Sys(Error),
-}
-
-impl Exits for PingError {
-    fn exit(&self) -> Exit {
-        match self {
-            PingError::NotPermitted { .. } => Exit::NotPermitted,
-            PingError::Impossible(_) => Exit::Usage,
-            _ => Exit::Failed,
-        }
-    }
-}
-
-impl From<Error> for PingError {
-    fn from(e: Error) -> Self {
-        match e.errno() {
-            Errno::ENETUNREACH | Errno::EHOSTUNREACH => PingError::NoRoute(e),
-            _ => PingError::Sys(e),
-        }
-    }
-}
-
-fn hint(errno: Errno) -> &'static str {
-    match errno {
-        Errno::EMSGSIZE => {
-            " (more than the device's MTU with don't-fragment: a smaller size, or without -f)"
-        }
-        Errno::ENETUNREACH | Errno::EHOSTUNREACH => " (no route to it: see ip route)",
-        Errno::EACCES => " (a broadcast address, or a rule of this machine's firewall)",
-        Errno::EPERM => " (a rule of this machine's firewall)",
-        _ => "",
-    }
-}
-
-/// Both clocks at one time. A thread that loses its CPU between two readings reads again.
-pub(crate) fn now() -> Clocks {
-    const APART: Duration = Duration::from_micros(50);
-    let mut best = (Duration::MAX, Duration::ZERO, Duration::ZERO);
-    for _ in 0..5 {
-        let before = clock::monotonic();
-        let wall = clock::realtime();
-        let took = clock::monotonic().saturating_sub(before);
-        if took < best.0 {
-            best = (took, before, wall);
-        }
-        if took < APART {
-            break;
-        }
-    }
-    Clocks {
-        mono: best.1,
-        wall: best.2,
-    }
 }
 
 /// The sockets of one kind of probe.
@@ -144,12 +64,6 @@ pub struct Pinger {
     tracker: Tracker,
     wire: Wire,
 }
-
-const ALARM: u64 = 0;
-const WAKE: u64 = 1;
-const TICK: u64 = 2;
-/// Sockets of the wire have this token and the following ones.
-const SOCKET: u64 = 16;
 
 /// What ended a wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -16,8 +16,9 @@ use evenkeel_sys::syn::{Syn, SynState};
 use evenkeel_sys::{Error, PacketOptions};
 use nix::errno::Errno;
 
+use super::clocks::now;
 use super::port::{Ids, noted};
-use super::{SOCKET, now};
+use super::token::SOCKET;
 
 #[derive(Default)]
 struct Slot {

@@ -5,10 +5,11 @@
 
 use evenkeel_core::tc::{Action, Dev, Handle, HtbLink, LinkLayer, Verdict};
 
-use super::encode::{EncodeError, Names};
+use super::names::Names;
+use super::rtm::{TCA_KIND, TCA_OPTIONS};
 use super::ticks::{TABLE_MTU, cell_log, link, rate, rate_table, rate64, ratespec, ticks};
-use super::{TCA_KIND, TCA_OPTIONS};
 use crate::attr::{Writer, attrs, find, text, u32_at, u64_at};
+use crate::error::EncodeError;
 
 // Each action's parameters: TCA_GACT_PARMS, TCA_MIRRED_PARMS, TCA_SKBEDIT_PARMS.
 const PARMS: u16 = 2;

@@ -9,7 +9,7 @@ use evenkeel_core::framing::Mode;
 use evenkeel_core::tc::{AckFilter, Cake, Diffserv, FlowMode};
 use evenkeel_core::{Framing, Rate};
 
-use super::micros;
+use super::ticks::micros;
 use crate::attr::{Writer, attrs, u32_at, u64_at};
 
 const BASE_RATE64: u16 = 2;

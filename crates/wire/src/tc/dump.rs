@@ -5,8 +5,9 @@
 
 use evenkeel_core::tc::{FilterKind, Handle, HtbClass, Protocol, Qdisc, Stab};
 
-use super::{Stats, TCA_CHAIN, TCA_KIND, TCA_OPTIONS, TCA_STAB, TCA_STATS2};
-use super::{cake, filter, htb, leaf, rtm, stab};
+use super::rtm::{self, TCA_CHAIN, TCA_KIND, TCA_OPTIONS, TCA_STAB, TCA_STATS2};
+use super::stats::Stats;
+use super::{cake, filter, htb, leaf, stab};
 use crate::attr::{find, text, u32_at};
 use crate::message::{HEADER, Message, messages};
 

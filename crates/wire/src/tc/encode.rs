@@ -2,36 +2,13 @@
 
 use evenkeel_core::tc::{ClassSpec, Dev, FilterKey, Handle, Op, Qdisc, QdiscSpec};
 
-use super::{TCA_KIND, TCA_OPTIONS, TCA_STAB, cake, filter, htb, leaf, rtm, stab};
+use super::names::Names;
+use super::rtm::{self, TCA_KIND, TCA_OPTIONS, TCA_STAB};
+use super::{cake, filter, htb, leaf, stab};
 use crate::attr::Writer;
+use crate::error::EncodeError;
 use crate::link;
 use crate::message::{ACK, CREATE, DUMP, EXCL, REPLACE, REQUEST, finish, start};
-
-/// Why an operation cannot be said.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EncodeError {
-    /// No device of that name.
-    #[error("no device {0:?}")]
-    NoDevice(String),
-    /// A device's name that the kernel cannot hold.
-    #[error("{0:?} is no name for a device (1 to 15 bytes, no slash, no space)")]
-    BadName(String),
-    /// A rule that matches too much at once.
-    #[error("a u32 rule with {0} keys (at most 128)")]
-    TooManyKeys(usize),
-}
-
-/// Finds devices by name.
-pub(super) struct Names<'a>(pub(super) &'a dyn Fn(&str) -> Option<u32>);
-
-impl Names<'_> {
-    pub(super) fn index(&self, dev: &Dev) -> Result<u32, EncodeError> {
-        match dev {
-            Dev::Index(index) => Ok(*index),
-            Dev::Name(name) => (self.0)(name).ok_or_else(|| EncodeError::NoDevice(name.clone())),
-        }
-    }
-}
 
 /// `struct tcmsg` (rtnetlink.h): family, pad, ifindex, handle, parent, info.
 struct Tcm {

@@ -5,9 +5,10 @@
 
 use evenkeel_core::tc::{Bpf, FilterKind, Handle, Matchall};
 
-use super::encode::{EncodeError, Names};
+use super::names::Names;
 use super::{action, u32cls};
 use crate::attr::{Writer, find, text, u32_at};
+use crate::error::EncodeError;
 
 const MATCHALL_CLASSID: u16 = 1;
 const MATCHALL_ACT: u16 = 2;

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use evenkeel_core::tc::{FqCodel, HtbLink, Sfq, Tbf};
 
-use super::micros;
-use super::ticks::{RATESPEC, bytes, rate, rate64, ratespec, ticks};
+use super::ticks::{RATESPEC, bytes, micros, rate, rate64, ratespec, ticks};
 use crate::attr::{Writer, attrs, find, u32_at, u64_at};
 
 // TCA_FQ_CODEL_* (include/uapi/linux/pkt_sched.h).

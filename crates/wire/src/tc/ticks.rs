@@ -1,8 +1,10 @@
-//! The kernel's units for rates and bursts (`PSCHED_SHIFT`, `struct tc_ratespec`).
+//! The kernel's units for rates, bursts and times (`PSCHED_SHIFT`, `struct tc_ratespec`).
 //!
 //! Principle: whole numbers, rounded so that a bucket is never smaller than asked for. iproute2
 //! cuts to whole microseconds first, so at high rates its bursts are a little smaller than ours.
 //! Non-goal: rate tables for kernels before 3.8.
+
+use std::time::Duration;
 
 use evenkeel_core::Rate;
 use evenkeel_core::tc::{HtbLink, LinkLayer};
@@ -91,6 +93,11 @@ pub(super) fn rate_table(rate: Rate, cell_log: u8) -> Vec<u8> {
     (1..=256u32)
         .flat_map(|slot| ticks(rate, slot.checked_shl(cell_log.into()).unwrap_or(0)).to_ne_bytes())
         .collect()
+}
+
+/// Microseconds, the unit of most of tc's times.
+pub(super) fn micros(t: Duration) -> u32 {
+    u32::try_from(t.as_micros()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 use evenkeel_core::tc::{Handle, HashKey, Mark, Offset, U32, U32Handle, U32Key, VarOffset};
 
 use super::action;
-use super::encode::{EncodeError, Names};
+use super::names::Names;
 use crate::attr::{Writer, find, u16_at, u32_at};
+use crate::error::EncodeError;
 
 // TCA_U32_*
 const CLASSID: u16 = 1;

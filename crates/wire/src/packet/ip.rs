@@ -261,6 +261,30 @@ mod tests {
         );
     }
 
+    #[test]
+    fn extension_headers_are_as_long_as_they_say() {
+        let header = IpHeader {
+            source: Ipv6Addr::LOCALHOST.into(),
+            destination: Ipv6Addr::LOCALHOST.into(),
+            protocol: 0,
+            ttl: 64,
+            tos: 0xb9,
+        };
+        // Hop-by-hop options of 8 + 1 * 8 bytes, and nothing behind them.
+        let mut options = vec![protocol::UDP, 1];
+        options.resize(16, 0);
+        let bytes = header.build(&options).unwrap();
+        let ip = Ip::parse(&bytes).unwrap();
+        assert_eq!((ip.protocol(), ip.payload()), (protocol::UDP, &[][..]));
+        assert_eq!((ip.dscp(), ip.ecn()), (46, 1));
+        // One byte less than they say.
+        let bytes = header.build(&options[..15]).unwrap();
+        assert_eq!(
+            Ip::parse(&bytes),
+            Err(PacketError::Malformed("extension header"))
+        );
+    }
+
     proptest! {
         #[test]
         fn built_reads_back(

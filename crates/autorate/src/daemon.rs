@@ -211,7 +211,7 @@ impl Daemon {
     fn watch(&mut self, now: Duration) -> Result<(), Error> {
         let reflector = self.reflector.as_ref().filter(|_| !self.no_signal);
         if reflector.is_none_or(|reflector| reflector.origin == Origin::Public) {
-            let trips = self.live.trips(now)?;
+            let trips = self.live.rtt_samples(now)?;
             self.controller.passed(now, &trips);
         }
         Ok(())

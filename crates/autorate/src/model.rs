@@ -50,8 +50,8 @@ pub struct Model {
     base_ms: Option<f64>,
     /// From which on a delay counts as a queue.
     rise_ms: f64,
-    down: Way,
-    up: Way,
+    down: DirectionModel,
+    up: DirectionModel,
     /// Since when somebody else loads the line, if somebody does.
     #[serde(rename = "others_since_s")]
     cross_traffic_since_s: Option<f64>,
@@ -63,7 +63,7 @@ pub struct Model {
 
 /// What is known of one direction, what is done there, and its price.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct Way {
+struct DirectionModel {
     /// What the line carries; absent until that is known.
     capacity: Option<Rate>,
     /// How old the evidence is.
@@ -91,7 +91,7 @@ struct Change {
     text: String,
 }
 
-impl Way {
+impl DirectionModel {
     /// `span`: seconds since the last look. The price of that time.
     fn look(&mut self, way: &DirectionView, shaped: Option<Rate>, span: f64) -> Price {
         self.capacity = way.capacity;
@@ -136,9 +136,9 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// `known`: what was learned of the line before.
     pub(crate) fn new(mode: Mode, known: Option<&Profile>, now: Duration) -> Self {
-        let way = |i: usize| Way {
+        let way = |i: usize| DirectionModel {
             unshaped_queue_ms: known.map_or(0.0, |k| k.unshaped_queue_ms[i]),
-            ..Way::default()
+            ..DirectionModel::default()
         };
         let model = Model {
             time_s: now.as_secs_f64(),
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn the_price_is_that_of_full_use() {
-        let mut way = Way::default();
+        let mut way = DirectionModel::default();
         let nothing = Price::default();
         assert_eq!(way.look(&seen(1000, 100.0), None, 10.0), nothing);
         assert_eq!(way.headroom_kbit, None);

@@ -64,7 +64,7 @@ impl FromStr for Host {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// On the way, behind the access line or before it.
-    Way,
+    OnPath,
     /// Somebody wants it.
     Told,
     /// Nothing else answers.
@@ -75,7 +75,7 @@ pub enum Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Way => Ok(()),
+            Origin::OnPath => Ok(()),
             Origin::Told => f.write_str(", as told"),
             Origin::Public => f.write_str(
                 ", a public host and only once a second: nothing on the way answers (--target names one that may be probed faster)",
@@ -142,7 +142,7 @@ pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Opt
     let rest = hops.filter_map(|h| h.addresses.first().copied());
     let next = routes::next_hop(device).map(IpAddr::V4);
     let close = beyond.into_iter().chain(rest).chain(next);
-    if let Some(found) = first(close, Origin::Way, stop)? {
+    if let Some(found) = first(close, Origin::OnPath, stop)? {
         return Ok(Some(found));
     }
     if route.is_none() {
@@ -152,7 +152,7 @@ pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Opt
     let hops = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
     let rest = hops.filter_map(|h| h.addresses.first().copied());
     let on_the_way = rest.filter(|a| *a != FAR.ip());
-    if let Some(found) = first(on_the_way, Origin::Way, stop)? {
+    if let Some(found) = first(on_the_way, Origin::OnPath, stop)? {
         return Ok(Some(found));
     }
     first(PUBLIC.into_iter().map(IpAddr::V4), Origin::Public, stop)
@@ -201,7 +201,7 @@ fn first(
 fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Kind>, Error> {
     let rounds: &[&[Kind]] = match origin {
         Origin::Public => &[&[Kind::Echo]],
-        Origin::Way | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
+        Origin::OnPath | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
     };
     for kinds in rounds {
         let found = at_once(kinds, over, |&kind, over| {

@@ -12,7 +12,8 @@ use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_core::{Line, Rate};
 use evenkeel_kernel::{
-    Cleared, Direction, Health, Request, Seen, Shaped, Shortened, StateDir, Status,
+    Cleared, DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir,
+    Status,
 };
 use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 
@@ -330,7 +331,7 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
 }
 
 /// Round trips that the programs saw on both sides.
-fn round_trips(text: &mut String, seen: &Seen) {
+fn round_trips(text: &mut String, seen: &PassiveStatistics) {
     for (name, side) in [("Internet", &seen.internet), ("LAN", &seen.lan)] {
         let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
         if side.count == 0 {
@@ -347,7 +348,7 @@ fn round_trips(text: &mut String, seen: &Seen) {
     }
 }
 
-fn direction(text: &mut String, name: &str, d: &Direction) {
+fn direction(text: &mut String, name: &str, d: &DirectionStatus) {
     let known = |rate: &Rate| *rate != Line::OPEN;
     let line = Some(d.line).filter(known);
     let line = line.map_or("not known".to_owned(), |r| r.to_string());

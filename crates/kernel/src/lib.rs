@@ -7,21 +7,21 @@
 
 mod error;
 mod live;
+mod own_queue;
+mod passive;
 mod probe;
 mod programs;
-mod seen;
 mod session;
 mod shape;
 pub mod state;
 mod status;
-mod waits;
 
 pub use error::Error;
 pub use live::Live;
+pub use passive::{Arrived, PassiveStatistics, RoundTrips, Step, TierStatistics};
 pub use probe::capabilities;
 pub use programs::{all_maps, control_groups, maps};
-pub use seen::{Arrived, RoundTrips, Seen, SeenTier, Step};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};
-pub use status::{Direction, Health, Policing, Shortened, Status, TierCounters, status};
+pub use status::{DirectionStatus, Health, Policing, Shortened, Status, TierCounters, status};

@@ -16,10 +16,10 @@ use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
 
+use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
 use crate::status::waiting;
-use crate::waits::Waits;
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
@@ -43,7 +43,7 @@ pub struct Live {
     leased: Duration,
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
-    waits: Waits,
+    own_queue: OwnQueueDelay,
     _lock: Lock,
 }
 
@@ -95,7 +95,7 @@ impl Live {
             recorded: Duration::ZERO,
             behind: false,
             leased: Duration::ZERO,
-            waits: Waits::default(),
+            own_queue: OwnQueueDelay::default(),
             _lock: lock,
         };
         live.lend(clock::monotonic())?;
@@ -118,14 +118,14 @@ impl Live {
         counters.map_err(|e| self.or_gone(e))
     }
 
-    /// Whether [`Live::trips`] can tell anything.
+    /// Whether [`Live::rtt_samples`] can tell anything.
     pub fn has_programs(&self) -> bool {
         self.maps.is_some()
     }
 
     /// Round trips of connections that passed since the last call. To be called often: how long our
     /// own queue is, is seen only then. None without our programs.
-    pub fn trips(&mut self, now: Duration) -> Result<Vec<RttSample>, Error> {
+    pub fn rtt_samples(&mut self, now: Duration) -> Result<Vec<RttSample>, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(Vec::new());
         };
@@ -137,10 +137,10 @@ impl Live {
             backlog = waiting(&qdiscs, EGRESS);
         }
         let packet = self.plan.device.mtu;
-        self.waits.look(now, backlog, packet, self.plan.egress);
+        self.own_queue.look(now, backlog, packet, self.plan.egress);
         let recent = trips
             .into_iter()
-            .filter(|t| t.answered_at + Waits::RECENT > now);
+            .filter(|t| t.answered_at + OwnQueueDelay::RECENT > now);
         Ok(recent
             .map(|t| {
                 let left = t.answered_at.saturating_sub(t.rtt);
@@ -149,7 +149,7 @@ impl Live {
                     left,
                     // What is light goes first.
                     waited: if t.may_have_queued {
-                        self.waits.at(left)
+                        self.own_queue.at(left)
                     } else {
                         Duration::ZERO
                     },

@@ -16,7 +16,7 @@ use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::Serialize;
 
-use crate::{Error, Seen, Session, State, StateDir, programs, seen};
+use crate::{Error, PassiveStatistics, Session, State, StateDir, passive, programs};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,14 +47,14 @@ pub struct Status {
     pub segments_down: Option<Shortened>,
     /// What our programs have seen; absent if they are not there, or for want of rights.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen: Option<Seen>,
+    pub seen: Option<PassiveStatistics>,
     /// What was done to arrivals, if they are policed rather than shaped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policed: Option<Policing>,
     /// From us.
-    pub up: Direction,
+    pub up: DirectionStatus,
     /// Towards us.
-    pub down: Direction,
+    pub down: DirectionStatus,
 }
 
 /// Packets of new TCP connections in one direction.
@@ -93,7 +93,7 @@ pub enum Health {
 
 /// One direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Direction {
+pub struct DirectionStatus {
     /// Where its queue is.
     pub device: String,
     /// Rate of the line as told.
@@ -129,10 +129,10 @@ pub struct Policing {
     pub dropped_acks: u64,
 }
 
-impl Direction {
+impl DirectionStatus {
     /// Nothing is known of it yet.
     fn empty(device: &str, line: Rate) -> Self {
-        Direction {
+        DirectionStatus {
             device: device.to_owned(),
             line,
             shaped: None,
@@ -180,7 +180,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             None => None,
         };
         let maps = program.and_then(|id| Maps::of_program(id).ok());
-        let seen = maps.as_ref().map(seen::seen).transpose()?;
+        let seen = maps.as_ref().map(passive::statistics).transpose()?;
         let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
         let (down, policed) = match &state.policer {
             None => {
@@ -286,9 +286,9 @@ fn arrivals(
     device: &str,
     policer: &Policer,
     attached: bool,
-    known: Option<(&Maps, &Seen)>,
-) -> Result<(Direction, Option<Policing>), Error> {
-    let mut found = Direction::empty(device, policer.rate);
+    known: Option<(&Maps, &PassiveStatistics)>,
+) -> Result<(DirectionStatus, Option<Policing>), Error> {
+    let mut found = DirectionStatus::empty(device, policer.rate);
     let Some((maps, seen)) = known else {
         found.shaped = attached.then_some(policer.rate);
         return Ok((found, None));
@@ -348,8 +348,8 @@ fn direction(
     line: Rate,
     framing: Framing,
     major: u16,
-) -> Result<Direction, Error> {
-    let mut found = Direction::empty(device, line);
+) -> Result<DirectionStatus, Error> {
+    let mut found = DirectionStatus::empty(device, line);
     let Some(link) = session.link(device)? else {
         return Ok(found);
     };

@@ -8,12 +8,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_core::Direction;
 use evenkeel_core::Summary;
 use evenkeel_core::exit::{Exit, Exits};
 use evenkeel_core::result::{Instrument, Run, Series};
 use evenkeel_measure::PROBE_PORT;
 use evenkeel_measure::echo::Echo;
-use evenkeel_measure::load::Direction;
 use evenkeel_measure::probe::{ProbeConfig, ProbeOutcome, Prober};
 use evenkeel_sys::clock;
 use evenkeel_sys::sched::CpuTimes;

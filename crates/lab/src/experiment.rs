@@ -18,7 +18,7 @@ mod changing;
 mod loads;
 
 pub use changing::{SwingKind, SwingSpec};
-pub use loads::{FlowKind, FlowSpec, LoadSpec, Way};
+pub use loads::{FlowKind, FlowSpec, LoadSpec};
 
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

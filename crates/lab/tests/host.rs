@@ -6,13 +6,14 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_core::Direction;
 use evenkeel_core::Summary;
 use evenkeel_kernel::{Request, StateDir, clear, maps, shape};
 use evenkeel_lab::addresses::server_address;
 use evenkeel_lab::emulator::Emulator;
 use evenkeel_lab::topology::{Topology, WAN};
 use evenkeel_measure::echo::Echo;
-use evenkeel_measure::load::{Direction, Flow, FlowOutcome, Load};
+use evenkeel_measure::load::{Flow, FlowOutcome, Load};
 use evenkeel_measure::probe::{ProbeConfig, Prober};
 use evenkeel_sys::clock;
 

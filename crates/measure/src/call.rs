@@ -11,8 +11,8 @@ use evenkeel_sys::poll::{Interest, Poller, Timer};
 use evenkeel_sys::stamp::StampedSocket;
 use evenkeel_sys::{Error, Netns, clock, sched};
 
-use crate::load::Direction;
 use crate::task::Task;
+use evenkeel_core::Direction;
 
 /// How long the last packets are waited for.
 const STRAGGLERS: Duration = Duration::from_secs(2);

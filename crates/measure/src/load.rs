@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use evenkeel_core::Direction;
 use evenkeel_sys::poll::{Interest, Poller, Ready, Timer, Waker};
 use evenkeel_sys::tcp::{Io, Tcp};
 use evenkeel_sys::{Error, Netns, clock};
@@ -22,15 +23,6 @@ pub const BIN: Duration = Duration::from_millis(100);
 const REFILL: Duration = Duration::from_millis(2);
 /// At most this much at once, so that flows take turns.
 const CHUNK: usize = 64 * 1024;
-
-/// Which way a flow's data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// To the client.
-    Down,
-    /// From the client.
-    Up,
-}
 
 /// One bulk flow.
 #[derive(Debug, Clone)]

@@ -4,9 +4,10 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_core::Direction;
 use evenkeel_measure::call::Call;
 use evenkeel_measure::echo::Echo;
-use evenkeel_measure::load::{Direction, Flow, Load};
+use evenkeel_measure::load::{Flow, Load};
 use evenkeel_measure::probe::{ProbeConfig, Prober};
 use evenkeel_measure::quic::Quic;
 use evenkeel_measure::web::Web;

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use evenkeel_core::Direction;
 use evenkeel_core::Summary;
 use evenkeel_core::pipe::SplitMix64;
 use evenkeel_core::result;
 use evenkeel_measure::Task;
 use evenkeel_measure::call::{Call, CallOutcome};
-use evenkeel_measure::load::{Direction, Flow, FlowOutcome, Load, RunningLoad};
+use evenkeel_measure::load::{Flow, FlowOutcome, Load, RunningLoad};
 use evenkeel_measure::quic::Quic;
 use evenkeel_measure::web::{Web, WebOutcome};
 use evenkeel_sys::Error;
@@ -24,7 +25,7 @@ use evenkeel_sys::netns::set_sysctl;
 use crate::LabError;
 use crate::addresses::server_address;
 use crate::cells::Cell;
-use crate::experiment::{Experiment, FlowKind, FlowSpec, LoadSpec, Way};
+use crate::experiment::{Experiment, FlowKind, FlowSpec, LoadSpec};
 use crate::topology::Topology;
 
 /// First port of the load's listeners.
@@ -194,7 +195,7 @@ impl Flows {
             let at = places.next(spec);
             let flow = Flow {
                 name: at.name,
-                direction: direction(spec),
+                direction: spec.direction,
                 server: at.address,
                 start: start + places.late(),
                 congestion: spec.congestion().to_owned(),
@@ -229,7 +230,7 @@ impl Flows {
         let interval = spec.interval_ms.unwrap_or(CALL_INTERVAL_MS);
         let flow = Call {
             name: at.name,
-            direction: direction(spec),
+            direction: spec.direction,
             server: at.address,
             start: start(spec) + places.late(),
             interval: crate::millis::millis(interval),
@@ -246,7 +247,7 @@ impl Flows {
         let at = places.next(spec);
         let flow = Quic {
             name: at.name,
-            direction: direction(spec),
+            direction: spec.direction,
             server: at.address,
             start: start(spec) + places.late(),
         };
@@ -299,21 +300,14 @@ impl Places<'_> {
     }
 }
 
-fn direction(spec: &FlowSpec) -> Direction {
-    match spec.direction {
-        Way::Down => Direction::Down,
-        Way::Up => Direction::Up,
-    }
-}
-
 fn start(spec: &FlowSpec) -> Duration {
     Duration::try_from_secs_f64(spec.start_s).unwrap_or_default()
 }
 
 fn prefix(spec: &FlowSpec) -> String {
     let way = match spec.direction {
-        Way::Down => "down",
-        Way::Up => "up",
+        Direction::Down => "down",
+        Direction::Up => "up",
     };
     let kind = match spec.kind {
         FlowKind::Bulk => "",

@@ -6,6 +6,7 @@
 //! is refused; whatever is random comes from the run's seed. Non-goals: sockets (crate
 //! `evenkeel-measure`).
 
+use evenkeel_core::Direction;
 use std::time::Duration;
 
 use evenkeel_core::pipe::SplitMix64;
@@ -37,7 +38,7 @@ pub struct FlowSpec {
     #[serde(default)]
     pub kind: FlowKind,
     /// Which way the data goes.
-    pub direction: Way,
+    pub direction: Direction,
     /// Which client, from 1.
     pub client: usize,
     /// Name of the server.
@@ -79,16 +80,6 @@ pub enum FlowKind {
     Call,
     /// UDP that obeys losses only.
     Quic,
-}
-
-/// Which way data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Way {
-    /// To the client.
-    Down,
-    /// From the client.
-    Up,
 }
 
 fn one() -> usize {
@@ -139,7 +130,7 @@ impl FlowSpec {
             }
         }
         if self.kind == Web {
-            if self.direction == Way::Up {
+            if self.direction == Direction::Up {
                 return Err("direction is up, but web flows are answers to a client".into());
             }
             let missing = || "a web flow needs per_second and size_kbyte".to_owned();

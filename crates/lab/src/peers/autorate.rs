@@ -87,7 +87,7 @@ impl Told {
 
 /// One direction.
 #[derive(Debug)]
-struct Way {
+struct DirectionState {
     told: Told,
     /// bit/s.
     rate: f64,
@@ -100,9 +100,9 @@ struct Way {
     decayed: Duration,
 }
 
-impl Way {
+impl DirectionState {
     fn new(told: Told) -> Self {
-        Way {
+        DirectionState {
             told,
             rate: told.base.bps() as f64,
             achieved: 0.0,
@@ -154,7 +154,7 @@ impl Way {
 /// The loop, without clock and sockets.
 #[derive(Debug)]
 struct Control {
-    ways: [Way; 2],
+    directions: [DirectionState; 2],
     /// Half a round trip to each reflector, ms.
     baselines: Vec<f64>,
 }
@@ -162,14 +162,14 @@ struct Control {
 impl Control {
     fn new(told: [Told; 2], reflectors: usize) -> Self {
         Control {
-            ways: told.map(Way::new),
+            directions: told.map(DirectionState::new),
             baselines: vec![BASELINE; reflectors],
         }
     }
 
     /// What passed per second towards us and from us, bit/s.
     fn passed(&mut self, achieved: [f64; 2]) {
-        for (way, achieved) in self.ways.iter_mut().zip(achieved) {
+        for (way, achieved) in self.directions.iter_mut().zip(achieved) {
             way.achieved = achieved;
             way.news = true;
         }
@@ -184,13 +184,13 @@ impl Control {
         let share = if half >= *baseline { RISES } else { FALLS };
         *baseline += share * (half - *baseline);
         let delta = half - *baseline;
-        for way in &mut self.ways {
+        for way in &mut self.directions {
             way.answered(delta, now);
         }
     }
 
     fn rates(&self) -> [Rate; 2] {
-        [0, 1].map(|i| Rate::from_kbit((self.ways[i].rate / 1e3) as u64))
+        [0, 1].map(|i| Rate::from_kbit((self.directions[i].rate / 1e3) as u64))
     }
 }
 
@@ -404,7 +404,7 @@ mod tests {
         let begun = 1000;
         for n in 0..10_000u64 {
             let now = Duration::from_secs(begun) + PING * n as u32;
-            let rate = control.ways[0].rate;
+            let rate = control.directions[0].rate;
             if until(rate / 1e6) {
                 return n as f64 * PING.as_secs_f64();
             }
@@ -425,22 +425,22 @@ mod tests {
         let up = takes(&mut control, 20, true, |r| r > 79.9);
         assert!((6.8..7.4).contains(&up), "{up}");
         // +60 ms of round trip is tolerated for ever.
-        let before = control.ways[0].rate;
+        let before = control.directions[0].rate;
         takes(&mut control, 20, true, |_| true);
         for n in 0..200 {
             control.answered(0, Duration::from_millis(75), Duration::from_secs(2000 + n));
         }
-        assert!(control.ways[0].rate >= before * 0.99);
+        assert!(control.directions[0].rate >= before * 0.99);
         // Beyond, five cuts by a quarter, 300 ms apart.
         let down = takes(&mut control, 250, true, |r| r < 20.0);
         assert!((1.2..2.0).contains(&down), "{down}");
-        assert!((control.ways[1].rate / control.ways[0].rate - 1.0).abs() < 0.01);
+        assert!((control.directions[1].rate / control.directions[0].rate - 1.0).abs() < 0.01);
     }
 
     #[test]
     fn without_load_it_goes_back_to_the_base_rate() {
         let mut control = Control::new([told(5, 20, 80); 2], 1);
-        control.ways[0].rate = 40e6;
+        control.directions[0].rate = 40e6;
         let back = takes(&mut control, 20, false, |r| r <= 20.0);
         assert!((60.0..75.0).contains(&back), "{back}");
         let floor = Control::new([told(5, 20, 80); 2], 1);

@@ -15,8 +15,9 @@ use evenkeel_sys::poll::{Interest, Poller, Timer};
 use evenkeel_sys::{Error, Netns, clock};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::load::{BIN, Direction, FlowOutcome};
+use crate::load::{BIN, FlowOutcome};
 use crate::task::Task;
+use evenkeel_core::Direction;
 use recovery::{DATAGRAM, Receiver, Sender, When};
 
 /// A flow to be.

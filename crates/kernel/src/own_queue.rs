@@ -12,12 +12,12 @@ use evenkeel_core::Rate;
 
 /// What was seen of our own queue lately.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct OwnQueueDelay {
     /// When, and how long what came then had to wait.
     looks: VecDeque<(Duration, Duration)>,
 }
 
-impl Waits {
+impl OwnQueueDelay {
     /// So old a look is forgotten.
     pub(crate) const RECENT: Duration = Duration::from_secs(2);
 
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn between_two_looks_the_longer_counts() {
-        let mut waits = Waits::default();
+        let mut waits = OwnQueueDelay::default();
         assert_eq!(waits.at(ms(5)), ms(0), "nothing was seen");
         // A byte takes 1 ms.
         for (now, backlog) in [(100, 20), (200, 0), (300, 50), (400, 30)] {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn old_looks_are_forgotten() {
-        let mut waits = Waits::default();
+        let mut waits = OwnQueueDelay::default();
         for now in 0..10_000 {
             waits.look(ms(now), 10, 0, Rate::from_bps(8000));
         }

@@ -16,7 +16,7 @@ use crate::Error;
 
 /// What the programs have seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Seen {
+pub struct PassiveStatistics {
     /// From us.
     pub up: Arrived,
     /// Towards us, before anything was held back or dropped.
@@ -45,12 +45,12 @@ pub struct Arrived {
     /// What was not IP, or cut off.
     pub other: u64,
     /// Segments and bytes by tier, most urgent first.
-    pub tiers: Vec<SeenTier>,
+    pub tiers: Vec<TierStatistics>,
 }
 
 /// What came of one tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct SeenTier {
+pub struct TierStatistics {
     /// Which.
     pub tier: Tier,
     /// Segments.
@@ -88,10 +88,10 @@ pub struct Step {
 }
 
 /// Reads it from the programs' maps.
-pub(crate) fn seen(maps: &Maps) -> Result<Seen, Error> {
+pub(crate) fn statistics(maps: &Maps) -> Result<PassiveStatistics, Error> {
     let counts = maps.counts()?;
     let histograms = maps.round_trips()?;
-    Ok(Seen {
+    Ok(PassiveStatistics {
         up: arrived(&counts.direction.up),
         down: arrived(&counts.direction.down),
         new_flows: counts.new_flows,
@@ -107,7 +107,7 @@ fn arrived(counts: &DirectionCounts) -> Arrived {
     let tiers = Tier::ALL
         .into_iter()
         .zip(tiers)
-        .map(|(tier, (segments, bytes))| SeenTier {
+        .map(|(tier, (segments, bytes))| TierStatistics {
             tier,
             segments,
             bytes,

@@ -9,8 +9,7 @@ use evenkeel_core::result::{ResultFile, Run};
 
 use crate::axis::Axis;
 use crate::chart::{Drawing, Frame, LEFT, Layout, Level, Line, Panel, RIGHT, head, panel};
-use crate::rows::{Row, conditions, loads, rows};
-use crate::tables::{is_ours, is_series};
+use crate::rows::{Row, conditions, is_ours, is_series, loads, rows};
 use crate::words;
 
 /// Which of the figures.

@@ -13,7 +13,7 @@ use evenkeel_core::result::ResultFile;
 use crate::chart::{NARROW, WIDE, xml};
 use crate::figures::{Story, stories};
 use crate::rows::{Row, rows, void_runs};
-use crate::tables::{Column, Grid, comparison, heading, more};
+use crate::tables::{Column, Grid, comparison, more};
 use crate::theme::{DARK, LIGHT, Theme, inline};
 use crate::{text, words};
 
@@ -137,7 +137,7 @@ fn notes(page: &mut String, notes: &[String]) {
 }
 
 fn figures(page: &mut String, story: &Story<'_>) {
-    let heading = heading(story.load);
+    let heading = words::heading(story.load);
     let _ = writeln!(page, "<section>\n<h2>{}</h2>", xml(&heading));
     let mut drawn = false;
     for kind in story.kinds() {

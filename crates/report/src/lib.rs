@@ -15,6 +15,7 @@ mod axis;
 mod chart;
 mod figures;
 mod html;
+mod line_share;
 pub mod ping;
 mod raster;
 mod rows;

@@ -141,3 +141,14 @@ pub(crate) fn repeats(rows: &[Row<'_>]) -> (usize, usize) {
 fn counts(run: &Run) -> bool {
     run.instrument.void.is_empty()
 }
+
+/// Whether a condition is evenkeel.
+pub(crate) fn is_ours(condition: &str) -> bool {
+    condition.starts_with("evenkeel")
+}
+
+/// Whether there is more than evenkeel and nothing to compare.
+pub(crate) fn is_series(rows: &[Row<'_>]) -> bool {
+    rows.iter()
+        .any(|r| !matches!(r.condition, "none" | "evenkeel"))
+}

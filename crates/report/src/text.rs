@@ -8,8 +8,8 @@ use std::fmt::Write;
 
 use evenkeel_core::result::ResultFile;
 
-use crate::rows::{Row, rows};
-use crate::tables::{Column, Grid, comparison, is_series, more};
+use crate::rows::{Row, is_series, rows};
+use crate::tables::{Column, Grid, comparison, more};
 use crate::{verdict, words};
 
 /// The result for a terminal: Unicode, no colour, ends with a line feed. Void runs are left out

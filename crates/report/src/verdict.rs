@@ -6,10 +6,10 @@
 //! one, nobody may come that near everywhere, and the bound is lowered and named. Principle: where nothing qualifies or nothing is known, it says so.
 //! Non-goals: taste.
 
-use evenkeel_core::result::{Charge, ResultFile};
+use evenkeel_core::result::ResultFile;
 
-use crate::rows::Row;
-use crate::tables::{SIZES, is_ours};
+use crate::line_share::{SIZES, line};
+use crate::rows::{Row, is_ours};
 use crate::words;
 
 /// How far from the best is still near, in per cent of the delay that the best one takes away:
@@ -19,15 +19,6 @@ const NEAR: [u32; 4] = [10, 20, 30, 50];
 const FITS: f64 = 1.001;
 /// Less than this, in ms, is nothing to be won.
 const LEAST_MS: f64 = 1.0;
-
-/// The line itself: (towards the customer, from the customer).
-pub(crate) fn line(file: &ResultFile) -> (Charge, Charge) {
-    let of = |rate| Charge {
-        rate,
-        framing: file.line.framing,
-    };
-    (of(file.line.down), of(file.line.up))
-}
 
 /// A condition that could be right.
 struct Candidate<'a> {

@@ -6,8 +6,7 @@
 
 use evenkeel_core::result::{Factor, INCREASE_FLOOR_MS, ResultFile};
 
-use crate::rows::{Row, repeats, void_runs};
-use crate::tables::{is_ours, is_series};
+use crate::rows::{Row, is_ours, is_series, repeats, void_runs};
 
 /// A load, as the first half of a scenario: `Upload`, `4 downloads`.
 pub(crate) fn load(name: &str) -> String {
@@ -65,6 +64,11 @@ pub(crate) fn capital(text: &str) -> String {
         .next()
         .map(|c| c.to_uppercase().chain(chars).collect())
         .unwrap_or_default()
+}
+
+/// What a group of this load is called.
+pub(crate) fn heading(name: &str) -> String {
+    capital(&load(name))
 }
 
 /// `text` in lines of at most `most` characters, if its words allow.

@@ -1,10 +1,8 @@
 //! The comparison: ping, increase and speed under each condition.
 
-use super::{
-    Grid, Group, Line, NOTHING, column, grouped, heading, is_ours, is_series, words_column,
-};
-use crate::rows::{Row, Spread};
-use crate::words;
+use super::grid::{Grid, Group, Line, NOTHING, column, grouped, words_column};
+use crate::rows::{Row, Spread, is_ours, is_series};
+use crate::words::{self, heading};
 
 /// The comparison.
 pub(crate) fn comparison(rows: &[Row<'_>]) -> Grid {

@@ -2,11 +2,11 @@
 
 use evenkeel_core::result::{Charge, ConditionFacts, ResultFile};
 
-use super::{
-    Column, Grid, Group, Line, NOTHING, SIZES, column, grouped, heading, is_ours, words_column,
-};
-use crate::rows::Row;
-use crate::{verdict, words};
+use super::grid::{Column, Grid, Group, Line, NOTHING, column, grouped, words_column};
+use crate::line_share::SIZES;
+use crate::rows::{Row, is_ours};
+use crate::words::{self, heading};
+use crate::{line_share, verdict};
 
 /// What each condition was told, and how full that makes the line.
 pub(super) fn told(file: &ResultFile, rows: &[Row<'_>]) -> Grid {
@@ -19,7 +19,7 @@ pub(super) fn told(file: &ResultFile, rows: &[Row<'_>]) -> Grid {
         let fill = limit.filter(|_| !file.line.varies)?.fill(line, size);
         fill.is_finite().then(|| words::tenths(fill))
     };
-    let (down, up) = verdict::line(file);
+    let (down, up) = line_share::line(file);
     let lines: Vec<Line> = facts
         .into_iter()
         .map(|f| {

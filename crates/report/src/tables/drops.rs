@@ -3,9 +3,9 @@
 use evenkeel_core::result::Run;
 use evenkeel_core::stats::median;
 
-use super::{Grid, Line, NOTHING, column, grouped, heading, is_ours, words_column};
-use crate::rows::Row;
-use crate::words;
+use super::grid::{Grid, Line, NOTHING, column, grouped, words_column};
+use crate::rows::{Row, is_ours};
+use crate::words::{self, heading};
 
 /// Packets that each condition dropped under load, medians of its runs.
 pub(super) fn drops(rows: &[Row<'_>]) -> Grid {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use evenkeel_core::result::{Call, Pages, Run};
 use evenkeel_core::stats::median;
 
-use super::{Grid, Group, Line, NOTHING, column, grouped, heading, is_ours, words_column};
-use crate::rows::Row;
-use crate::words;
+use super::grid::{Grid, Group, Line, NOTHING, column, grouped, words_column};
+use crate::rows::{Row, is_ours};
+use crate::words::{self, heading};
 
 /// The flows of one direction (the first part of their names), together.
 fn by_direction<T>(flows: &BTreeMap<String, T>) -> BTreeMap<&str, Vec<&T>> {

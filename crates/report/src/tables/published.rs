@@ -3,9 +3,9 @@
 use evenkeel_core::result::{Figure, Published, ResultFile, Run};
 use evenkeel_core::stats::median;
 
-use super::{Column, Grid, Group, Line, NOTHING, column, heading, is_ours, words_column};
-use crate::rows::Row;
-use crate::words;
+use super::grid::{Column, Grid, Group, Line, NOTHING, column, words_column};
+use crate::rows::{Row, is_ours};
+use crate::words::{self, heading};
 
 /// A figure's head, and its value in our runs, in its unit.
 fn figure(figure: Figure, row: &Row<'_>, none: Option<&Row<'_>>) -> Option<f64> {
@@ -51,86 +51,120 @@ const FIGURES: [(Figure, Column); 15] = [
 
 /// What others found, above what was found here.
 pub(super) fn published(file: &ResultFile, rows: &[Row<'_>]) -> Grid {
-    let measured = |p: &&Published| rows.iter().any(|r| r.load == p.load);
-    let all: Vec<&Published> = file.published.iter().filter(measured).collect();
-    let shown: Vec<(Figure, Column)> = FIGURES
-        .into_iter()
-        .filter(|(f, _)| all.iter().any(|p| p.figure == *f))
-        .collect();
-    let mut groups = Vec::new();
+    let table = Table::of(file, rows);
     let mut loads: Vec<&str> = rows.iter().map(|r| r.load).collect();
     loads.dedup();
-    for load in loads {
-        let of_load: Vec<&Published> = all.iter().copied().filter(|p| p.load == load).collect();
-        let row = |name: &str| rows.iter().find(|r| r.load == load && r.condition == name);
-        let mut lines: Vec<Line> = Vec::new();
-        let ours = |lines: &mut Vec<Line>, condition: &str| {
-            let Some(found) = row(condition) else { return };
-            let mut cells = vec![format!("here: {}", words::plain(condition))];
-            cells.extend(shown.iter().map(|(f, _)| {
-                let value = figure(*f, found, row("none"));
-                value.map_or(NOTHING.to_owned(), words::digits)
-            }));
-            lines.push(Line {
-                cells,
-                ours: is_ours(condition),
-            });
-        };
-        let mut done: Vec<(&str, &str)> = Vec::new();
-        let none_first = |none| {
-            of_load
-                .iter()
-                .filter(move |p| (p.condition == "none") == none)
-        };
-        for p in none_first(true).chain(none_first(false)) {
-            let key = (p.condition.as_str(), p.shaper.as_str());
-            if done.contains(&key) {
-                continue;
-            }
-            done.push(key);
-            let by = if p.shaper.is_empty() {
-                "no shaper".to_owned()
-            } else {
-                words::plain(&p.shaper)
-            };
-            let mut cells = vec![format!("published: {by}")];
-            cells.extend(shown.iter().map(|(f, _)| {
-                let theirs = |o: &&&Published| {
-                    o.figure == *f && (o.condition.as_str(), o.shaper.as_str()) == key
-                };
-                of_load
-                    .iter()
-                    .find(theirs)
-                    .map_or(NOTHING.to_owned(), |p| given(p))
-            }));
-            lines.push(Line { cells, ours: false });
-            ours(&mut lines, key.0);
-        }
-        // Beside other people's designs, our own.
-        if !done.is_empty() && done.iter().all(|d| d.0 != "evenkeel") {
-            ours(&mut lines, "evenkeel");
-        }
-        if !lines.is_empty() {
-            groups.push(Group {
-                name: Some(heading(load)),
-                lines,
-            });
-        }
-    }
-    let mut sources: Vec<String> = all.iter().map(|p| words::plain(&p.source)).collect();
-    let mut seen: Vec<String> = Vec::new();
-    sources.retain(|s| {
-        let new = !seen.contains(s);
-        seen.push(s.clone());
-        new
+    let groups = loads.into_iter().map(|load| Group {
+        name: Some(heading(load)),
+        lines: table.lines(load),
     });
     Grid {
         title: "As published, and here",
         head: std::iter::once(words_column("Scenario"))
-            .chain(shown.iter().map(|s| s.1))
+            .chain(table.shown.iter().map(|s| s.1))
             .collect(),
-        groups,
-        notes: vec![format!("Published figures: {}.", sources.join("; "))],
+        groups: groups.filter(|g| !g.lines.is_empty()).collect(),
+        notes: vec![format!("Published figures: {}.", table.sources())],
+    }
+}
+
+/// Whose a published figure is: its condition and the shaper that was used.
+fn whose(p: &Published) -> (&str, &str) {
+    (&p.condition, &p.shaper)
+}
+
+/// What goes into the table.
+struct Table<'a> {
+    rows: &'a [Row<'a>],
+    /// Published figures of loads that were measured here.
+    published: Vec<&'a Published>,
+    /// The columns that have one.
+    shown: Vec<(Figure, Column)>,
+}
+
+impl<'a> Table<'a> {
+    fn of(file: &'a ResultFile, rows: &'a [Row<'a>]) -> Self {
+        let measured = |p: &&Published| rows.iter().any(|r| r.load == p.load);
+        let published: Vec<&Published> = file.published.iter().filter(measured).collect();
+        let shown = FIGURES
+            .into_iter()
+            .filter(|(f, _)| published.iter().any(|p| p.figure == *f))
+            .collect();
+        Table {
+            rows,
+            published,
+            shown,
+        }
+    }
+
+    /// The lines of a load: each of others with ours below it, those without a shaper first.
+    fn lines(&self, load: &str) -> Vec<Line> {
+        let all = self.published.iter().copied();
+        let (none, shaped): (Vec<&Published>, Vec<_>) = all
+            .filter(|p| p.load == load)
+            .partition(|p| p.condition == "none");
+        let of_load = [none, shaped].concat();
+        let mut lines = Vec::new();
+        let mut done: Vec<(&str, &str)> = Vec::new();
+        for p in &of_load {
+            if !done.contains(&whose(p)) {
+                done.push(whose(p));
+                lines.push(self.theirs(p, &of_load));
+                lines.extend(self.ours(load, &p.condition));
+            }
+        }
+        // Beside other people's designs, our own.
+        if !done.is_empty() && done.iter().all(|d| d.0 != "evenkeel") {
+            lines.extend(self.ours(load, "evenkeel"));
+        }
+        lines
+    }
+
+    /// All that was published for the condition and the shaper of `one`.
+    fn theirs(&self, one: &Published, of_load: &[&Published]) -> Line {
+        let by = if one.shaper.is_empty() {
+            "no shaper".to_owned()
+        } else {
+            words::plain(&one.shaper)
+        };
+        let mut cells = vec![format!("published: {by}")];
+        cells.extend(self.shown.iter().map(|(f, _)| {
+            let found = of_load
+                .iter()
+                .find(|o| o.figure == *f && whose(o) == whose(one));
+            found.map_or(NOTHING.to_owned(), |p| given(p))
+        }));
+        Line { cells, ours: false }
+    }
+
+    /// What was found here under a condition; nothing if it was not measured.
+    fn ours(&self, load: &str, condition: &str) -> Option<Line> {
+        let row = |name: &str| {
+            let of = |r: &&Row<'_>| r.load == load && r.condition == name;
+            self.rows.iter().find(of)
+        };
+        let found = row(condition)?;
+        let mut cells = vec![format!("here: {}", words::plain(condition))];
+        cells.extend(self.shown.iter().map(|(f, _)| {
+            let value = figure(*f, found, row("none"));
+            value.map_or(NOTHING.to_owned(), words::digits)
+        }));
+        Some(Line {
+            cells,
+            ours: is_ours(condition),
+        })
+    }
+
+    /// Where the figures were published, each once.
+    fn sources(&self) -> String {
+        let mut sources: Vec<String> = Vec::new();
+        for p in &self.published {
+            let source = words::plain(&p.source);
+            if !sources.contains(&source) {
+                sources.push(source);
+            }
+        }
+        sources.join("; ")
     }
 }
 

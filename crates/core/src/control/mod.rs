@@ -330,10 +330,10 @@ impl Controller {
         let now = seconds(now);
         self.directions[UP].meter.note(now, counted.up);
         self.directions[DOWN].meter.note(now, counted.down);
-        let over = |attribute: f64, unknown: f64| {
+        let over = |share: f64, unknown: f64| {
             self.directions.iter().any(|w| {
                 let rate = w.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
-                let least = w.capacity.map_or(unknown, |(c, _)| attribute * c);
+                let least = w.capacity.map_or(unknown, |(c, _)| share * c);
                 rate > least
             })
         };

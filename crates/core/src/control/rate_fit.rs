@@ -223,7 +223,7 @@ mod tests {
     fn two_probes_that_say_nothing_do_not_hide_what_three_say() {
         let mut run = Run::new(Direction::Up);
         let mut meter = Meter::default();
-        let mut on_tick = |n: f64| {
+        let mut look = |n: f64| {
             let after = 0.02 * n;
             let (left, queue) = (1.0 + after, 0.030 + 0.6 * after);
             meter.note(left, 1.6e6 * after);
@@ -231,8 +231,8 @@ mod tests {
             run.push(Point { left, came, queue }, 0.010, 0.020, false);
             run.rate_fit(&meter, f64::MIN, 0.0048, 0.020, 1500.0)
         };
-        assert_eq!([on_tick(0.0), on_tick(1.0)], [None, None]);
-        let found = on_tick(2.0).unwrap().known;
+        assert_eq!([look(0.0), look(1.0)], [None, None]);
+        let found = look(2.0).unwrap().known;
         assert!((found.capacity / 1e6 - 1.0).abs() < 1e-6, "{found:?}");
     }
 }

@@ -110,8 +110,8 @@ impl DirectionState {
     /// What is sent now, as a share of what the line carries.
     pub(super) fn pulse(&self, capacity: f64, context: &Context) -> f64 {
         let swing = if self.pulses.high { SWING } else { -SWING };
-        let attribute = self.mean(context) * (1.0 + swing);
-        attribute.min(self.most / capacity)
+        let share = self.mean(context) * (1.0 + swing);
+        share.min(self.most / capacity)
     }
 
     /// The same without the swing.
@@ -128,11 +128,9 @@ impl DirectionState {
     /// A probe came back.
     pub(super) fn listen(&mut self, p: Point, context: &Context) {
         let mut turned = None;
-        while let Some(try_other_direction) =
-            self.pulses.turns.front().copied().filter(|t| t.0 <= p.left)
-        {
+        while let Some(turn) = self.pulses.turns.front().copied().filter(|t| t.0 <= p.left) {
             self.pulses.turns.pop_front();
-            turned = Some((p, try_other_direction.1));
+            turned = Some((p, turn.1));
         }
         if turned.is_none() {
             return;
@@ -150,13 +148,13 @@ impl DirectionState {
         if grown > apart && bytes > PACKETS * context.packet {
             let took = time + grown;
             let error = (apart + 0.3 * context.packet / capacity) / took;
-            let is_attributed = 1.0 / (1.0 + (error / WALKS).powi(2));
+            let weight = 1.0 / (1.0 + (error / WALKS).powi(2));
             let by = (bytes / took / capacity).ln().clamp(-FARTHEST, FARTHEST);
             // What was not sent makes no queue.
             if by < 0.0 && bytes < FILLS * rate * time {
                 return;
             }
-            self.found(capacity * (is_attributed * by).exp(), context);
+            self.found(capacity * (weight * by).exp(), context);
         } else if grown <= apart {
             let passed = bytes / (time + 0.5 * apart);
             if passed > capacity {

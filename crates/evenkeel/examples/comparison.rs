@@ -9,6 +9,7 @@ mod truth;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -63,78 +64,108 @@ fn main() -> ExitCode {
         eprintln!("usage: comparison EVENKEEL (the program to compare)");
         return ExitCode::from(2);
     };
-    let evenkeel = program.as_str();
     let dir = tempfile::tempdir().unwrap();
-    let log = dir.path().join("values.txt");
-    let irtt = dir.path().join("irtt.json");
-    let server = server_address(0);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut text = String::from(
         "# ping: error of a single round trip, and CPU\n\n\
          How far off single round trips are, natively, of four tools on the same path in the same \
          run, without and with both cores kept busy by other threads; and what 1000 probes a \
          second cost.\n\n",
     );
-    let version = |program: &str, args: &[&str]| {
-        let out = Command::new(program).args(args).output().unwrap();
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let first = text.lines().next().unwrap_or_default();
-        first
-            .replace("irtt version: ", "irtt ")
-            .replace("fping: Version", "fping")
-    };
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     text += "| cores | tool | probes | median, us | p90 | p99 | max |\n|---|---|---:|---:|---:|---:|---:|\n";
     for busy in [false, true] {
-        let line = line();
-        let load = busy.then(Busy::both_cores);
-        let client = &line.hosts.clients[0];
-        let mut serving = spawn(&line.hosts.servers[0], "irtt", "server -b 0.0.0.0");
-        std::thread::sleep(Duration::from_millis(500));
-        let (file, json) = (log.display(), irtt.display());
-        let all = [
-            (
-                evenkeel,
-                format!("ping {server} -l100 -n2000 -s10 -q -F {file}"),
-            ),
-            ("ping", format!("-n -s 101 -c 2000 -i 0.01 {server}")),
-            ("fping", format!("-b 102 -c 2000 -p 10 {server}")),
-            (
-                "irtt",
-                format!("client -i 10ms -d 20s -l 103 -q -o {json} {server}"),
-            ),
-        ]
-        .map(|(program, args)| spawn(client, program, &args));
-        let said = all.map(output);
-        serving.kill().unwrap();
-        serving.wait().unwrap();
-        drop(load);
-        let sights = line.capture.finish().unwrap();
-        let irtt_said = std::fs::read_to_string(&irtt).unwrap();
-        let measured = [
-            ("evenkeel ping", 100, logged(&log)),
-            ("ping", 101, by_icmp_sequence(&said[1], "icmp_seq=", ' ', 0)),
-            ("fping", 102, by_icmp_sequence(&said[2], "[", ']', 0)),
-            ("irtt", 103, by_irtt(&irtt_said, &sights)),
-        ];
-        for (tool, bytes, measured) in measured {
-            let off = errors(&round_trips(&sights, bytes), &measured);
-            assert!(off.len() > 1900, "{tool}: {} of 2000", off.len());
-            let cores = if busy { "busy" } else { "idle" };
-            let _ = writeln!(
-                text,
-                "| {cores} | {tool} | {} | {:.1} | {:.1} | {:.1} | {:.1} |",
-                off.len(),
-                at(&off, 0.5),
-                at(&off, 0.9),
-                at(&off, 0.99),
-                at(&off, 1.0)
-            );
-        }
+        text += &accuracy(&program, dir.path(), busy);
     }
     text += "\n| 10000 probes at 1 ms | CPU, s | share of one core |\n|---|---:|---:|\n";
+    text += &costs(&program, dir.path());
+    let _ = write!(
+        text,
+        "\nThe path is the VDSL-100 line of the lab (round trip 9.2 ms, by an emulator). What is \
+         true is said by a capture on the gateway, next to the client: kernel stamps of each \
+         packet on a socket of its own. The error contains two passes of a veth pair. ICMP echo \
+         of 100 to 102 bytes, irtt's UDP of 103, every 10 ms, all four at the same time. \
+         evenkeel's time is SCHED to RX. Idle means no load \
+         of the test's own.\n\n\
+         Made by `scripts/results ping` with {}, {} and {} on Linux {}.\n",
+        version("ping", &["-V"]),
+        version("fping", &["-v"]),
+        version("irtt", &["version"]),
+        kernel.trim(),
+    );
+    print!("{text}");
+    ExitCode::SUCCESS
+}
+
+/// Which version a tool is.
+fn version(program: &str, args: &[&str]) -> String {
+    let out = Command::new(program).args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let first = text.lines().next().unwrap_or_default();
+    first
+        .replace("irtt version: ", "irtt ")
+        .replace("fping: Version", "fping")
+}
+
+/// The lines of how far off each tool is, all at the same time on one path.
+fn accuracy(evenkeel: &str, dir: &Path, busy: bool) -> String {
+    let (log, irtt) = (dir.join("values.txt"), dir.join("irtt.json"));
+    let server = server_address(0);
+    let line = line();
+    let load = busy.then(Busy::both_cores);
+    let client = &line.hosts.clients[0];
+    let mut serving = spawn(&line.hosts.servers[0], "irtt", "server -b 0.0.0.0");
+    std::thread::sleep(Duration::from_millis(500));
+    let (file, json) = (log.display(), irtt.display());
+    let all = [
+        (
+            evenkeel,
+            format!("ping {server} -l100 -n2000 -s10 -q -F {file}"),
+        ),
+        ("ping", format!("-n -s 101 -c 2000 -i 0.01 {server}")),
+        ("fping", format!("-b 102 -c 2000 -p 10 {server}")),
+        (
+            "irtt",
+            format!("client -i 10ms -d 20s -l 103 -q -o {json} {server}"),
+        ),
+    ]
+    .map(|(program, args)| spawn(client, program, &args));
+    let said = all.map(output);
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    drop(load);
+    let sights = line.capture.finish().unwrap();
+    let irtt_said = std::fs::read_to_string(&irtt).unwrap();
+    let measured = [
+        ("evenkeel ping", 100, logged(&log)),
+        ("ping", 101, by_icmp_sequence(&said[1], "icmp_seq=", ' ', 0)),
+        ("fping", 102, by_icmp_sequence(&said[2], "[", ']', 0)),
+        ("irtt", 103, by_irtt(&irtt_said, &sights)),
+    ];
+    let mut text = String::new();
+    for (tool, bytes, measured) in measured {
+        let off = errors(&round_trips(&sights, bytes), &measured);
+        assert!(off.len() > 1900, "{tool}: {} of 2000", off.len());
+        let cores = if busy { "busy" } else { "idle" };
+        let _ = writeln!(
+            text,
+            "| {cores} | {tool} | {} | {:.1} | {:.1} | {:.1} | {:.1} |",
+            off.len(),
+            at(&off, 0.5),
+            at(&off, 0.9),
+            at(&off, 0.99),
+            at(&off, 1.0)
+        );
+    }
+    text
+}
+
+/// The lines of what 1000 probes a second cost.
+fn costs(evenkeel: &str, dir: &Path) -> String {
+    let server = server_address(0);
     let host = line();
     let client = &host.hosts.clients[0];
-    let file = log.display();
+    let file = dir.join("values.txt");
+    let mut text = String::new();
     for (tool, program, args) in [
         (
             "evenkeel ping, quiet",
@@ -144,7 +175,7 @@ fn main() -> ExitCode {
         (
             "evenkeel ping, quiet, with a log",
             evenkeel,
-            format!("ping {server} -n10000 -s1 -q -l56 -F {file}"),
+            format!("ping {server} -n10000 -s1 -q -l56 -F {}", file.display()),
         ),
         (
             "fping, quiet",
@@ -162,20 +193,5 @@ fn main() -> ExitCode {
             used * 100.0 / took
         );
     }
-    let _ = write!(
-        text,
-        "\nThe path is the VDSL-100 line of the lab (round trip 9.2 ms, by an emulator). What is \
-         true is said by a capture on the gateway, next to the client: kernel stamps of each \
-         packet on a socket of its own. The error contains two passes of a veth pair. ICMP echo \
-         of 100 to 102 bytes, irtt's UDP of 103, every 10 ms, all four at the same time. \
-         evenkeel's time is SCHED to RX. Idle means no load \
-         of the test's own.\n\n\
-         Made by `scripts/results ping` with {}, {} and {} on Linux {}.\n",
-        version("ping", &["-V"]),
-        version("fping", &["-v"]),
-        version("irtt", &["version"]),
-        kernel.trim(),
-    );
-    print!("{text}");
-    ExitCode::SUCCESS
+    text
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use evenkeel_core::result::{ResultFile, Run};
 use evenkeel_lab::{
     CellCache, Dropped, Experiment, Native, RunOptions, Shaper, ShaperError, Site, run,
 };
@@ -129,47 +130,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// What the program had used when it was first and last seen under a load.
+struct Seen {
+    load: String,
+    attempt: u32,
+    begin: Used,
+    end: Used,
+}
+
+/// Measures with the program at `path`, each load for `seconds`, and prints the page.
 fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error::Error>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
     let mut experiment = Experiment::load(&file)?;
     experiment.duration.full_s = seconds.map_or(Ok(SECONDS), |s| s.parse())?;
-    let options = RunOptions {
-        loads: LOADS.map(str::to_owned).to_vec(),
-        conditions: vec![CONDITION.into()],
-        ..RunOptions::default()
-    };
-    let number = Arc::new(AtomicU32::new(0));
-    let program = Program {
-        path,
-        // In memory, as /run is.
-        dir: tempfile::tempdir_in("/dev/shm")?,
-        number: Arc::clone(&number),
-        child: None,
-    };
-    // By load and try: used at its begin and at its end.
-    let used: Mutex<Vec<(String, u32, Used, Used)>> = Mutex::default();
-    let mut progress = |p: &evenkeel_lab::Progress<'_>| {
-        let (true, Some(now)) = (p.is_loaded(), Used::now(number.load(Ordering::Relaxed))) else {
-            return;
-        };
-        let mut used = used.lock().expect("nobody panics while holding it");
-        match used.last_mut() {
-            Some(last) if (last.0.as_str(), last.1) == (p.cell.load.as_str(), p.attempt) => {
-                last.3 = now;
-            }
-            _ => used.push((p.cell.load.clone(), p.attempt, now, now)),
-        }
-    };
-    let mut shapers: Vec<Box<dyn Shaper>> = vec![Box::new(program)];
-    let result = run(
-        &experiment,
-        &options,
-        &Native::new(&experiment, &mut shapers),
-        &CellCache::nothing(&experiment),
-        &mut progress,
-        &AtomicBool::new(false),
-    )?;
-    let hertz = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
+    let (result, seen) = measure(path, &experiment)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     println!(
         "# daemon: CPU and memory of `evenkeel run`\n\n\
@@ -178,27 +152,9 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
          | load | down, Mbit/s | up, Mbit/s | CPU, % of a core | in user space | in the kernel | \
          memory (RSS), MB | its own part, MB |\n|---|---:|---:|---:|---:|---:|---:|---:|"
     );
-    let used = used.into_inner()?;
     for run in &result.runs {
-        let last = used.iter().rfind(|u| u.0 == run.load);
-        let (_, _, begin, end) = last.ok_or("the program was not seen")?;
-        let took = end.at.duration_since(begin.at).as_secs_f64();
-        let share = |ticks: u64| ticks as f64 / hertz * 100.0 / took;
-        let user = end.ticks.0 - begin.ticks.0;
-        let system = end.ticks.1 - begin.ticks.1;
-        let void = &run.instrument.void;
-        let note = if void.is_empty() { "" } else { " (void)" };
-        println!(
-            "| {}{note} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} |",
-            run.load,
-            run.down_kbit / 1e3,
-            run.up_kbit / 1e3,
-            share(user + system),
-            share(user),
-            share(system),
-            end.memory.0 as f64 / 1e3,
-            end.memory.1 as f64 / 1e3
-        );
+        let last = seen.iter().rfind(|s| s.load == run.load);
+        println!("{}", row(run, last.ok_or("the program was not seen")?)?);
     }
     println!(
         "\nOver {:.0} s of each load, from its start on, so with the finding out, but without \
@@ -213,4 +169,73 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
         std::thread::available_parallelism()?
     );
     Ok(())
+}
+
+/// Runs all loads, and looks at the program while they last.
+fn measure(
+    path: String,
+    experiment: &Experiment,
+) -> Result<(ResultFile, Vec<Seen>), Box<dyn std::error::Error>> {
+    let options = RunOptions {
+        loads: LOADS.map(str::to_owned).to_vec(),
+        conditions: vec![CONDITION.into()],
+        ..RunOptions::default()
+    };
+    let number = Arc::new(AtomicU32::new(0));
+    let program = Program {
+        path,
+        // In memory, as /run is.
+        dir: tempfile::tempdir_in("/dev/shm")?,
+        number: Arc::clone(&number),
+        child: None,
+    };
+    let seen: Mutex<Vec<Seen>> = Mutex::default();
+    let mut progress = |p: &evenkeel_lab::Progress<'_>| {
+        let (true, Some(now)) = (p.is_loaded(), Used::now(number.load(Ordering::Relaxed))) else {
+            return;
+        };
+        let mut seen = seen.lock().expect("nobody panics while holding it");
+        match seen.last_mut() {
+            Some(last) if last.load == p.cell.load && last.attempt == p.attempt => last.end = now,
+            _ => seen.push(Seen {
+                load: p.cell.load.clone(),
+                attempt: p.attempt,
+                begin: now,
+                end: now,
+            }),
+        }
+    };
+    let mut shapers: Vec<Box<dyn Shaper>> = vec![Box::new(program)];
+    let result = run(
+        experiment,
+        &options,
+        &Native::new(experiment, &mut shapers),
+        &CellCache::nothing(experiment),
+        &mut progress,
+        &AtomicBool::new(false),
+    )?;
+    Ok((result, seen.into_inner()?))
+}
+
+/// The table's line for a run.
+fn row(run: &Run, seen: &Seen) -> Result<String, nix::errno::Errno> {
+    let hertz = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
+    let Seen { begin, end, .. } = seen;
+    let took = end.at.duration_since(begin.at).as_secs_f64();
+    let share = |ticks: u64| ticks as f64 / hertz * 100.0 / took;
+    let user = end.ticks.0 - begin.ticks.0;
+    let system = end.ticks.1 - begin.ticks.1;
+    let void = &run.instrument.void;
+    let note = if void.is_empty() { "" } else { " (void)" };
+    Ok(format!(
+        "| {}{note} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} |",
+        run.load,
+        run.down_kbit / 1e3,
+        run.up_kbit / 1e3,
+        share(user + system),
+        share(user),
+        share(system),
+        end.memory.0 as f64 / 1e3,
+        end.memory.1 as f64 / 1e3
+    ))
 }

@@ -19,6 +19,8 @@ use evenkeel_kernel::{Error, StateDir};
 use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 use serde::Serialize;
 
+use crate::args::StateArg;
+
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
 pub(crate) struct Flows {
@@ -34,7 +36,7 @@ pub(crate) struct Flows {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: crate::args::StateArg,
+    state: StateArg,
 }
 
 /// Between two looks, for the rates.
@@ -438,9 +440,9 @@ mod tests {
         assert_eq!(found[1].why, "video tcp port 443");
     }
 
-    #[test]
-    fn windows_and_why() {
-        let granted = Flow {
+    /// A flow whose window holds it at its share.
+    fn granted() -> Flow {
+        Flow {
             grant: Grant {
                 window: Some(118_272),
                 share: Rate::from_bps(24_983_112),
@@ -449,74 +451,51 @@ mod tests {
                 ..Grant::default()
             },
             ..flow(1000, 0)
-        };
-        let free = Grant {
-            bound: false,
-            reached: Rate::from_kbit(5000),
-            ..granted.grant
-        };
+        }
+    }
+
+    /// The row of `flow` shows this window and says why; figures stand where a window does.
+    fn shows(proto: u8, flow: Flow, bounded: bool, window: &str, why: &str) {
+        let mut now = seen([(Key { proto, ..key(1) }, flow)]);
+        if !bounded {
+            now.lease = Duration::ZERO;
+        }
+        let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
+        assert_eq!(rows[0].window_why, why);
+        let text = table("wan", &rows);
+        assert!(text.contains(&format!(" {window}  video")), "{text}");
+        let json = serde_json::to_value(&rows).unwrap();
+        let numbers = ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
+        let reached = flow.grant.reached.bps() / 1000;
+        let all = [Some(118_272), Some(24_983), Some(reached)];
+        assert_eq!(numbers, if window == "–" { [None; 3] } else { all });
+    }
+
+    #[test]
+    fn windows_and_why() {
         let with = |change: fn(&mut Flow)| {
-            let mut flow = granted;
+            let mut flow = granted();
             change(&mut flow);
             flow
         };
-        for (proto, flow, bounded, window, why) in [
-            (6, granted, true, "118 kB", "share of 25mbit"),
-            (
-                6,
-                Flow {
-                    grant: free,
-                    ..granted
-                },
-                true,
-                "118 kB",
-                "all it can use",
-            ),
-            (
-                6,
-                with(|f| f.grant.window = None),
-                true,
-                "–",
-                "nothing granted yet",
-            ),
-            (
-                6,
-                with(|f| f.mptcp = true),
-                true,
-                "–",
-                "left alone: multipath TCP",
-            ),
-            (
-                6,
-                with(|f| f.from_start = false),
-                true,
-                "–",
-                "left alone: seen from its middle",
-            ),
-            (
-                17,
-                with(|f| f.from_start = false),
-                true,
-                "–",
-                "left alone: no TCP",
-            ),
-            (6, granted, false, "–", "windows are off"),
-        ] {
-            let mut now = seen([(Key { proto, ..key(1) }, flow)]);
-            if !bounded {
-                now.lease = Duration::ZERO;
-            }
-            let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
-            assert_eq!(rows[0].window_why, why);
-            let text = table("wan", &rows);
-            assert!(text.contains(&format!(" {window}  video")), "{text}");
-            let json = serde_json::to_value(&rows).unwrap();
-            let numbers =
-                ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
-            let reached = flow.grant.reached.bps() / 1000;
-            let all = [Some(118_272), Some(24_983), Some(reached)];
-            assert_eq!(numbers, if window == "–" { [None; 3] } else { all });
-        }
+        let free = with(|f| {
+            f.grant.bound = false;
+            f.grant.reached = Rate::from_kbit(5000);
+        });
+        shows(6, granted(), true, "118 kB", "share of 25mbit");
+        shows(6, free, true, "118 kB", "all it can use");
+        shows(6, granted(), false, "–", "windows are off");
+        let nothing = with(|f| f.grant.window = None);
+        shows(6, nothing, true, "–", "nothing granted yet");
+        let multipath = with(|f| f.mptcp = true);
+        shows(6, multipath, true, "–", "left alone: multipath TCP");
+        let middle = with(|f| f.from_start = false);
+        shows(6, middle, true, "–", "left alone: seen from its middle");
+        shows(17, middle, true, "–", "left alone: no TCP");
+    }
+
+    #[test]
+    fn sizes_and_rates_are_rounded() {
         let sizes = [0, 999, 1000, 9949, 9950, 999_499, 999_500, u32::MAX].map(size);
         let shown = [
             "0 B",

@@ -6,6 +6,7 @@
 //! something else. Non-goals: values (the long flags' business).
 
 use std::ffi::OsString;
+use std::iter::Peekable;
 
 /// Short flags without a value, and their long ones.
 const SWITCHES: [(char, &str); 10] = [
@@ -98,84 +99,132 @@ pub(crate) fn translate(args: Vec<OsString>) -> Result<Vec<OsString>, String> {
     if !is_ours {
         return Ok(args);
     }
-    let mut out: Vec<OsString> = args[..2].to_vec();
-    let mut rest = args[2..].iter().peekable();
-    while let Some(arg) = rest.next() {
+    let mut line = Line {
+        out: args[..2].to_vec(),
+        rest: args[2..].iter().peekable(),
+    };
+    while let Some(arg) = line.rest.next() {
         let text = arg.to_string_lossy();
         let mut letters = text.chars();
         let (dash, letter) = (letters.next(), letters.next());
         let (Some('-'), Some(letter)) = (dash, letter.filter(|l| *l != '-')) else {
-            out.push(arg.clone());
+            line.out.push(arg.clone());
             continue;
         };
-        let value = letters.as_str();
+        line.flag(letter, letters.as_str())?;
+    }
+    Ok(line.out)
+}
+
+/// A command line that is half translated.
+struct Line<'a> {
+    /// With long flags: the program, the command and so on.
+    out: Vec<OsString>,
+    /// What comes next, as it was given.
+    rest: Peekable<std::slice::Iter<'a, OsString>>,
+}
+
+impl Line<'_> {
+    /// A short flag, and what stands behind its letter.
+    fn flag(&mut self, letter: char, value: &str) -> Result<(), String> {
         if let Some((_, why)) = FOREIGN.iter().find(|f| f.0 == letter) {
             return Err(format!("-{letter} is ping(8)'s: {why}"));
         }
         if let Some((_, long, unit, apart)) = VALUES.iter().find(|v| v.0 == letter) {
-            let value = match (value, rest.peek()) {
-                ("", Some(next)) if apart.is_empty() => {
-                    let next = next.to_string_lossy().into_owned();
-                    rest.next();
-                    next
-                }
-                ("", _) if apart.is_empty() => return Err(format!("-{letter} needs a value")),
-                ("", _) => return Err((*apart).to_owned()),
-                (value, _) => value.trim_start_matches('=').to_owned(),
-            };
-            if letter == 'n' && value.parse::<u64>().is_err() {
-                return Err(format!(
-                    "-n {value}: the count is a number (-n5); addresses are names only with -a"
-                ));
-            }
-            if letter == 'i' && value.parse::<u8>().is_err() {
-                return Err(format!(
-                    "-i{value}: a TTL is 1 to 255; an interval is -s200 or --interval 200ms"
-                ));
-            }
-            let unit = if value.chars().all(|c| c.is_ascii_digit()) {
-                unit
-            } else {
-                ""
-            };
-            out.push(format!("{long}{value}{unit}").into());
-        } else if let Some((_, long, unit)) = OPTIONAL.iter().find(|o| o.0 == letter) {
-            let next = rest.peek().map(|n| n.to_string_lossy());
-            if value.is_empty() && next.is_some_and(|n| n.parse::<f64>().is_ok()) {
-                return Err(format!("-{letter} takes its number attached: -{letter}10"));
-            }
-            // hrPing's traceroute is a command of its own here.
-            if letter == 'r' {
-                out[1] = "trace".into();
-            }
-            out.push(match value {
-                "" => (*long).into(),
-                value => format!("{long}={value}{unit}").into(),
-            });
-        } else {
-            // Several at once: -tg.
-            for letter in std::iter::once(letter).chain(value.chars()) {
-                let Some((_, long)) = SWITCHES.iter().find(|s| s.0 == letter) else {
-                    return Err(format!(
-                        "there is no flag -{letter} (evenkeel {} --help lists them)",
-                        out[1].to_string_lossy()
-                    ));
-                };
-                if letter == 't'
-                    && rest
-                        .peek()
-                        .is_some_and(|n| n.to_string_lossy().parse::<f64>().is_ok())
-                {
-                    return Err("-t is \"until Ctrl-C\" and has no value; a TTL is -i64".into());
-                }
-                if letter == 'p' {
-                    out[1] = "trace".into();
-                }
-                out.push((*long).into());
-            }
+            return self.with_value(letter, value, long, unit, apart);
         }
+        if let Some((_, long, unit)) = OPTIONAL.iter().find(|o| o.0 == letter) {
+            return self.with_optional(letter, value, long, unit);
+        }
+        // Several at once: -tg.
+        std::iter::once(letter)
+            .chain(value.chars())
+            .try_for_each(|letter| self.switch(letter))
     }
-    Ok(out)
+
+    /// A flag that needs a value: attached, or the next argument unless `apart` says why not.
+    fn with_value(
+        &mut self,
+        letter: char,
+        value: &str,
+        long: &str,
+        unit: &str,
+        apart: &str,
+    ) -> Result<(), String> {
+        let value = match (value, self.rest.peek()) {
+            ("", Some(next)) if apart.is_empty() => {
+                let next = next.to_string_lossy().into_owned();
+                self.rest.next();
+                next
+            }
+            ("", _) if apart.is_empty() => return Err(format!("-{letter} needs a value")),
+            ("", _) => return Err(apart.to_owned()),
+            (value, _) => value.trim_start_matches('=').to_owned(),
+        };
+        if letter == 'n' && value.parse::<u64>().is_err() {
+            return Err(format!(
+                "-n {value}: the count is a number (-n5); addresses are names only with -a"
+            ));
+        }
+        if letter == 'i' && value.parse::<u8>().is_err() {
+            return Err(format!(
+                "-i{value}: a TTL is 1 to 255; an interval is -s200 or --interval 200ms"
+            ));
+        }
+        let unit = if value.chars().all(|c| c.is_ascii_digit()) {
+            unit
+        } else {
+            ""
+        };
+        self.out.push(format!("{long}{value}{unit}").into());
+        Ok(())
+    }
+
+    /// A flag whose value may be left out, and is attached.
+    fn with_optional(
+        &mut self,
+        letter: char,
+        value: &str,
+        long: &str,
+        unit: &str,
+    ) -> Result<(), String> {
+        if value.is_empty() && self.number_follows() {
+            return Err(format!("-{letter} takes its number attached: -{letter}10"));
+        }
+        // hrPing's traceroute is a command of its own here.
+        if letter == 'r' {
+            self.out[1] = "trace".into();
+        }
+        self.out.push(match value {
+            "" => long.into(),
+            value => format!("{long}={value}{unit}").into(),
+        });
+        Ok(())
+    }
+
+    /// A flag without a value.
+    fn switch(&mut self, letter: char) -> Result<(), String> {
+        let Some((_, long)) = SWITCHES.iter().find(|s| s.0 == letter) else {
+            return Err(format!(
+                "there is no flag -{letter} (evenkeel {} --help lists them)",
+                self.out[1].to_string_lossy()
+            ));
+        };
+        if letter == 't' && self.number_follows() {
+            return Err("-t is \"until Ctrl-C\" and has no value; a TTL is -i64".into());
+        }
+        if letter == 'p' {
+            self.out[1] = "trace".into();
+        }
+        self.out.push((*long).into());
+        Ok(())
+    }
+
+    fn number_follows(&mut self) -> bool {
+        self.rest
+            .peek()
+            .is_some_and(|next| next.to_string_lossy().parse::<f64>().is_ok())
+    }
 }
 
 #[cfg(test)]

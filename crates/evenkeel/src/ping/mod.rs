@@ -14,7 +14,7 @@ mod target;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,6 +27,8 @@ use evenkeel_kernel::StateDir;
 use evenkeel_measure::hops::{self, NearHop};
 use evenkeel_measure::ping::{Kind, Request, Session};
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
+
+use crate::args::StateArg;
 
 use graph::Graph;
 use keep::Keep;
@@ -96,7 +98,7 @@ pub(crate) struct Ping {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    state: crate::args::StateArg,
+    state: StateArg,
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
@@ -119,54 +121,11 @@ fn letters(text: &str) -> Result<String, String> {
 
 /// `evenkeel ping`.
 pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
-    let mut target = args.target.resolve()?;
-    let (kind, _) = args.target.kind();
-    let headers = if target.is_ipv6() { 40 } else { 20 } + if kind == Kind::Tcp { 20 } else { 8 };
-    let sizes = match args.ip_size {
-        Some(sizes) => sizes.without(headers).map_err(Failure::usage)?,
-        None => args.size,
-    };
-    // These have no payload of ours.
-    let sizes = match kind {
-        Kind::Timestamp => Sizes::fixed(12),
-        Kind::Tcp => Sizes::fixed(0),
-        Kind::Echo | Kind::Udp => sizes,
-    };
-    let in_flight = args.in_flight.map_or(MEMORY, |n| n as usize);
-    if !args.flood && args.in_flight.is_none() && args.timeout / MEMORY as u32 >= args.interval {
-        return Err(Failure::usage(format_args!(
-            "--interval {:?} and --timeout {:?} would have more than {MEMORY} probes in flight: a \
-             shorter timeout, or --in-flight",
-            args.interval, args.timeout
-        )));
-    }
-    let mut near = String::new();
-    if args.near {
-        let NearHop { ttl, address, .. } = near_hop(target)?;
-        near = format!(", the hop {ttl} away on the way to {}", args.target.host());
-        target = SocketAddr::new(address, 0);
-    }
-    let count = match (args.forever, args.count) {
-        (true, _) => None,
-        (_, Some(n)) => Some(n),
-        (_, None) if sizes.is_sweep() => Some(u64::from(sizes.count()) * 10),
-        _ => Some(4),
-    };
-    let request = Request {
-        target,
-        kind,
-        interval: args.interval,
-        flood: args.flood,
-        count,
-        timeout: args.timeout,
-        in_flight,
-        sizes,
-        options: args.target.options(args.ttl),
-    };
+    let (request, near) = request(args)?;
     let title = title(args, &request, &near);
     let about = [
         ("target", args.target.host().to_owned()),
-        ("address", target.ip().to_string()),
+        ("address", request.target.ip().to_string()),
         ("probe", args.target.kind_words()),
         ("title", title.clone()),
         ("interval_us", args.interval.as_micros().to_string()),
@@ -182,6 +141,85 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
     if !args.json {
         screen.text = format!("Ping {title}\n");
     }
+    follow(&session, &mut screen, began, &cancel)?;
+    session.finish()?;
+    let took = began.elapsed();
+    let Screen { tally, keep, .. } = screen.end()?;
+    if args.json {
+        print(&(show::json(&tally, &about, took).to_string() + "\n"))?;
+    } else {
+        let (headers, sweep) = (headers(&request), request.sizes.is_sweep());
+        print(&show::statistics(&tally, &title, took, headers, sweep))?;
+    }
+    keep.finish(&title)?;
+    if tally.answered() == 0 {
+        let host = args.target.host();
+        return Err(Failure::work(format_args!("{host}: no probe was answered")));
+    }
+    Ok(())
+}
+
+/// What the arguments ask for, and, with `--near`, which hop is meant, in words.
+fn request(args: &Ping) -> Result<(Request, String), Failure> {
+    let target = args.target.resolve()?;
+    let (kind, _) = args.target.kind();
+    let in_flight = args.in_flight.map_or(MEMORY, |n| n as usize);
+    let mut request = Request {
+        target,
+        kind,
+        interval: args.interval,
+        flood: args.flood,
+        count: None,
+        timeout: args.timeout,
+        in_flight,
+        sizes: args.size,
+        options: args.target.options(args.ttl),
+    };
+    if let Some(sizes) = args.ip_size {
+        let payload = sizes.without(headers(&request));
+        request.sizes = payload.map_err(Failure::usage)?;
+    }
+    // These have no payload of ours.
+    match kind {
+        Kind::Timestamp => request.sizes = Sizes::fixed(12),
+        Kind::Tcp => request.sizes = Sizes::fixed(0),
+        Kind::Echo | Kind::Udp => {}
+    }
+    if !args.flood && args.in_flight.is_none() && args.timeout / MEMORY as u32 >= args.interval {
+        return Err(Failure::usage(format_args!(
+            "--interval {:?} and --timeout {:?} would have more than {MEMORY} probes in flight: a \
+             shorter timeout, or --in-flight",
+            args.interval, args.timeout
+        )));
+    }
+    request.count = match (args.forever, args.count) {
+        (true, _) => None,
+        (_, Some(n)) => Some(n),
+        (_, None) if request.sizes.is_sweep() => Some(u64::from(request.sizes.count()) * 10),
+        _ => Some(4),
+    };
+    let mut near = String::new();
+    if args.near {
+        let NearHop { ttl, address, .. } = near_hop(target)?;
+        near = format!(", the hop {ttl} away on the way to {}", args.target.host());
+        request.target = SocketAddr::new(address, 0);
+    }
+    Ok((request, near))
+}
+
+/// Bytes of an IP packet before the payload.
+fn headers(request: &Request) -> u32 {
+    let ip = if request.target.is_ipv6() { 40 } else { 20 };
+    ip + if request.kind == Kind::Tcp { 20 } else { 8 }
+}
+
+/// Shows what becomes known until the session ends; a signal, or nobody who reads, stops it.
+fn follow(
+    session: &Session,
+    screen: &mut Screen<'_>,
+    began: Instant,
+    cancel: &AtomicBool,
+) -> Result<(), Failure> {
     let (mut stopped, mut begun) = (false, false);
     loop {
         if cancel.load(Ordering::Relaxed) && !stopped {
@@ -196,7 +234,7 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
         // A first probe that cannot be sent is an error, and nothing else.
         if begun && screen.pause(began.elapsed())? && !stopped {
@@ -205,21 +243,6 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
             stopped = true;
         }
     }
-    session.finish()?;
-    let took = began.elapsed();
-    let Screen { tally, keep, .. } = screen.end()?;
-    if args.json {
-        print(&(show::json(&tally, &about, took).to_string() + "\n"))?;
-    } else {
-        let text = show::statistics(&tally, &title, took, headers, sizes.is_sweep());
-        print(&text)?;
-    }
-    keep.finish(&title)?;
-    if tally.answered() == 0 {
-        let host = args.target.host();
-        return Err(Failure::work(format_args!("{host}: no probe was answered")));
-    }
-    Ok(())
 }
 
 /// The first hop beyond the access line, which must answer.

@@ -11,7 +11,7 @@ use std::process::Command;
 
 mod common;
 
-use common::{in_namespace, root, seen};
+use common::{in_namespace, put_program, root, seen};
 
 const EVENKEEL: &str = env!("CARGO_BIN_EXE_evenkeel");
 /// Exit code, stdout, stderr.
@@ -110,7 +110,7 @@ fn without_rights_it_says_so() {
     in_namespace(|dir| {
         // A copy that everybody may read: the build's own folder may be closed to others.
         let copy = dir.join("evenkeel");
-        std::fs::copy(EVENKEEL, &copy).unwrap();
+        put_program(EVENKEEL.as_ref(), &copy);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(dir, mode).unwrap();
         let out = Command::new("setpriv")
@@ -188,9 +188,9 @@ fn shape_status_clear() {
 
 /// Puts an `evenkeel-lab` into `dir` that prints its name and what it was told.
 fn put_lab(dir: &Path, name: &str) {
-    let file = dir.join("evenkeel-lab");
-    fs::write(&file, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = dir.join("script");
+    fs::write(&script, format!("#!/bin/sh\necho {name} \"$@\"\nexit 7\n")).unwrap();
+    put_program(&script, &dir.join("evenkeel-lab"));
 }
 
 /// `lab`, `demo` and `report` are those of the evenkeel-lab beside the program, or else of the
@@ -203,7 +203,7 @@ fn lab_demo_and_report_are_another_program() {
         fs::create_dir(dir).unwrap();
     }
     let program = here.join("evenkeel");
-    fs::copy(EVENKEEL, &program).unwrap();
+    put_program(EVENKEEL.as_ref(), &program);
     let run = |args: &str| {
         let path = format!("relative:/nowhere:{}:/usr/bin:/bin", there.display());
         let mut command = Command::new(&program);

@@ -16,6 +16,15 @@ pub(crate) fn root(test: &str) -> bool {
     root
 }
 
+/// Puts an executable copy of `from` to `to`. By another process: a child that another test forks in
+/// that moment would otherwise hold the file open, and what is open for writing cannot be executed.
+#[allow(dead_code)] // Not by every test.
+pub(crate) fn put_program(from: &Path, to: &Path) {
+    let mut install = Command::new("install");
+    let status = install.args(["-m", "755"]).arg(from).arg(to).status();
+    assert!(status.unwrap().success(), "install {}", to.display());
+}
+
 pub(crate) fn ip(args: &str) {
     let status = Command::new("ip").args(args.split(' ')).status().unwrap();
     assert!(status.success(), "ip {args}");

@@ -47,7 +47,7 @@ fn at(port: u16) -> SocketAddr {
 
 /// Share of the bucket's rate that payload took from `start` on.
 fn used(flow: &FlowOutcome, start: Duration) -> f64 {
-    flow.bytes() as f64 * 8.0 / RATE / (LASTS - start).as_secs_f64()
+    flow.bytes() as f64 * 8.0 / RATE / LASTS.saturating_sub(start).as_secs_f64()
 }
 
 #[test]

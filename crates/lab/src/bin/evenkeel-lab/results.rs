@@ -85,6 +85,8 @@ pub(crate) fn results(args: &Results) -> Result<(), Failure> {
         for (number, (page, _)) in (1..).zip(&looked) {
             eprintln!("== {} ({number} of {})", page.name, looked.len());
             make(page, &code)?;
+            // What is there is quoted, also if this is stopped before the next page.
+            publish(&all)?;
         }
     }
     publish(&all)

@@ -127,7 +127,7 @@ mod tests {
             "crates/autorate/src/daemon.rs",
             "crates/measure/src/lib.rs",
             "crates/datapath/bpf/evenkeel.bpf.c",
-            "crates/datapath/build.rs",
+            "crates/datapath/build/main.rs",
             "crates/core/src/control/mod.rs",
             "crates/kernel/src/live.rs",
             "Cargo.toml",

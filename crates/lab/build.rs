@@ -5,11 +5,14 @@
 #[allow(dead_code)] // The crate itself asks for more.
 #[path = "src/identity.rs"]
 mod identity;
+#[allow(dead_code)]
+#[path = "src/lock.rs"]
+mod lock;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use identity::{Scope, checksum, files};
+use identity::{Scope, Sources};
 
 const ROOT: &str = "../..";
 const XSTATE: &str = "../../scripts/uml/xstate.c";
@@ -34,10 +37,15 @@ fn xstate() {
 
 fn code() {
     let root = Path::new(ROOT);
-    let files = files(root).expect("the workspace's sources can be read");
+    let sources = Sources::of_the_lab(root).expect("the workspace's sources can be read");
     // Directories as well, so that a new file is seen.
     println!("cargo::rerun-if-changed={ROOT}/crates");
-    for file in &files {
+    for file in sources
+        .files
+        .iter()
+        .map(String::as_str)
+        .chain(["Cargo.lock", "Cargo.toml"])
+    {
         println!("cargo::rerun-if-changed={ROOT}/{file}");
     }
     for (name, scope) in [
@@ -45,7 +53,9 @@ fn code() {
         ("TOLD", Scope::Told),
         ("PEER", Scope::Peer),
     ] {
-        let sum = checksum(root, &files, scope).expect("the workspace's sources can be read");
+        let sum = sources
+            .checksum(root, scope)
+            .expect("the workspace's sources can be read");
         println!("cargo::rustc-env=EVENKEEL_CODE_{name}={sum}");
     }
 }

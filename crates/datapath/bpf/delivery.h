@@ -115,10 +115,17 @@ static __always_inline void end_interval(const struct line *l, struct pool *pool
 	g->reserved = 0;
 }
 
-/* A packet of `bytes` at the link layer arrived, of a flow whose window is bounded. */
+/* Counts a packet of `bytes` at the link layer to the rate of its flow's interval. */
+static __always_inline void count_data(struct grant *g, const struct packet *p, __u32 bytes)
+{
+	if (p->payload && !(p->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
+		g->interval_bytes += bytes;
+}
+
+/* A packet that is counted arrived, of a flow whose window is bounded. */
 static __always_inline void on_ingress_data(struct __sk_buff *skb, const struct line *l,
 					    struct pool *pool, struct host *h, struct flow *f,
-					    const struct packet *p, __u32 bytes, __u64 now)
+					    const struct packet *p, __u64 now)
 {
 	struct grant *g = &f->grant;
 	__u32 end = p->seq + p->payload, slot = now >> SLOT_SHIFT;
@@ -139,7 +146,6 @@ static __always_inline void on_ingress_data(struct __sk_buff *skb, const struct 
 		g->flags |= GRANT_DATA_SEEN;
 	}
 	observe_window_rtt(f, p, end, now);
-	g->interval_bytes += bytes;
 	__u32 base = base_rtt(f);
 	__u64 took = now - g->interval_start;
 

@@ -80,7 +80,8 @@ static __always_inline int control_ingress(struct __sk_buff *skb, struct flow *f
 	if (windowed) {
 		if (!f->dir[DOWN].heavy)
 			__sync_fetch_and_add(&pool->light_bytes, bytes);
-		on_ingress_data(skb, l, pool, h, f, p, bytes, now);
+		count_data(&f->grant, p, bytes);
+		on_ingress_data(skb, l, pool, h, f, p, now);
 		return 0;
 	}
 	if (f->dir[DOWN].heavy)

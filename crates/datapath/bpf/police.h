@@ -130,13 +130,10 @@ static __always_inline __s64 queueing_delay(struct flow_clock *clock, const stru
 	return increase >= 0 && increase < behind ? increase : behind;
 }
 
-/* Notes the clock of the flow that a packet is of; how long the provider's queue is now, ns. */
-static __always_inline __u64 observe_queue(struct policer_state *q, struct flow_clock *clock,
-					   const struct flow *f, const struct packet *p,
-					   __u32 hash, __u64 at99, __u64 at100, __u64 now)
+/* Notes the clock of the flow of this hash that a packet is of. */
+static __always_inline void note_clock(struct flow_clock *clock, const struct packet *p, __u32 hash,
+				       __u64 now)
 {
-	__u64 queue_ns = at100;
-
 	if (clock->owner != hash) {
 		__builtin_memset(clock, 0, sizeof(*clock));
 		clock->owner = hash;
@@ -145,6 +142,16 @@ static __always_inline __u64 observe_queue(struct policer_state *q, struct flow_
 		clock->first_seen = now;
 		clock->first_tsval = p->tsval;
 	}
+}
+
+/* How long the provider's queue is now, ns: by the clocks, or else by the virtual queues of 99 and
+ * 100 %.
+ */
+static __always_inline __u64 observe_queue(struct policer_state *q, struct flow_clock *clock,
+					   const struct flow *f, const struct packet *p,
+					   __u64 at99, __u64 at100, __u64 now)
+{
+	__u64 queue_ns = at100;
 	__s64 delay = queueing_delay(clock, f, p, now);
 
 	if (delay >= 0 && f->dir[DOWN].heavy) {
@@ -211,7 +218,9 @@ static __always_inline int police(struct __sk_buff *skb, const struct scratch *s
 	add_to_queue(&q->empty_at[1], c->cost[1], wire, 4 * c->target, now);
 	if (!in->heavy && in->second_bytes > c->heavy)
 		in->heavy = 1;
-	__u64 queue_ns = observe_queue(q, clock, f, p, hash, at99, at100, now);
+
+	note_clock(clock, p, hash, now);
+	__u64 queue_ns = observe_queue(q, clock, f, p, at99, at100, now);
 	int large = p->length >= LONG_BYTES * p->segments;
 	int ack = p->key.proto == IPPROTO_TCP && p->payload == 0 &&
 		  !(p->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST));

@@ -36,7 +36,7 @@ mod tests {
     use std::path::Path;
 
     use super::Scope;
-    use crate::identity::{checksum, files};
+    use crate::identity::Sources;
 
     /// A workspace of these files.
     fn workspace(files: &BTreeMap<&str, &str>) -> tempfile::TempDir {
@@ -51,7 +51,7 @@ mod tests {
 
     fn sources() -> BTreeMap<&'static str, &'static str> {
         BTreeMap::from([
-            ("Cargo.lock", ""),
+            ("Cargo.lock", "[[package]]\nname = \"a\"\nversion = \"1\"\n"),
             ("Cargo.toml", "[profile.release]\nlto = true\n"),
             ("scripts/uml/virtual.config", ""),
             ("scripts/uml/virtual.patch", ""),
@@ -66,7 +66,7 @@ mod tests {
                 "[dependencies]\nevenkeel-datapath.workspace = true\n",
             ),
             ("crates/autorate/src/lib.rs", "fn follow() {}\n"),
-            ("crates/datapath/Cargo.toml", "[dependencies]\n"),
+            ("crates/datapath/Cargo.toml", "[dependencies]\na = \"1\"\n"),
             ("crates/datapath/bpf/x.bpf.c", "int x;\n"),
             ("crates/report/Cargo.toml", ""),
             ("crates/report/src/lib.rs", "fn show() {}\n"),
@@ -75,8 +75,8 @@ mod tests {
 
     fn sums(sources: &BTreeMap<&str, &str>) -> [String; 3] {
         let dir = workspace(sources);
-        let files = files(dir.path()).unwrap();
-        [Scope::Auto, Scope::Told, Scope::Peer].map(|s| checksum(dir.path(), &files, s).unwrap())
+        let sources = Sources::of_the_lab(dir.path()).unwrap();
+        [Scope::Auto, Scope::Told, Scope::Peer].map(|s| sources.checksum(dir.path(), s).unwrap())
     }
 
     /// Which of the three sums a change changes.
@@ -92,7 +92,10 @@ mod tests {
     fn every_new_file_of_what_the_lab_is_built_from_counts() {
         assert_eq!(changes("crates/lab/src/new.rs", "fn f() {}"), [true; 3]);
         assert_eq!(changes("crates/lab/build.rs", "fn main() {}"), [true; 3]);
-        assert_eq!(changes("Cargo.lock", "x = 1"), [true; 3]);
+        let lock = "[[package]]\nname = \"a\"\nversion = \"2\"\n";
+        assert_eq!(changes("Cargo.lock", lock), [true; 3]);
+        let profile = "[profile.release]\nlto = false\n";
+        assert_eq!(changes("Cargo.toml", profile), [true; 3]);
         assert_eq!(changes("scripts/uml/virtual.config", "A=y"), [true; 3]);
         let program = changes("crates/datapath/bpf/new.h", "int y;");
         assert_eq!(program, [true, true, false]);
@@ -104,6 +107,15 @@ mod tests {
     fn what_changes_no_measurement_does_not() {
         for (file, text) in [
             ("crates/report/src/lib.rs", "fn other() {}"),
+            ("crates/report/Cargo.toml", "[dependencies]\nb = \"1\"\n"),
+            (
+                "Cargo.lock",
+                "[[package]]\nname = \"a\"\nversion = \"1\"\n\n[[package]]\nname = \"b\"\nversion = \"1\"\n",
+            ),
+            (
+                "Cargo.toml",
+                "[workspace.dependencies]\nb = \"1\"\n\n[profile.release]\nlto = true\n",
+            ),
             ("crates/lab/tests/new.rs", "fn f() {}"),
             ("crates/lab/src/bin/evenkeel-lab/main.rs", "fn main() {}"),
             ("crates/lab/src/tests.rs", "fn f() {}"),
@@ -122,7 +134,7 @@ mod tests {
     #[test]
     fn the_daemon_and_the_programs_are_in_it() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let files = files(&root).unwrap();
+        let sources = Sources::of_the_lab(&root).unwrap();
         for file in [
             "crates/autorate/src/daemon.rs",
             "crates/measure/src/lib.rs",
@@ -130,16 +142,15 @@ mod tests {
             "crates/datapath/build/main.rs",
             "crates/core/src/control/mod.rs",
             "crates/kernel/src/live.rs",
-            "Cargo.toml",
         ] {
-            assert!(files.iter().any(|f| f == file), "{file}");
+            assert!(sources.files.iter().any(|f| f == file), "{file}");
         }
         for (scope, condition) in [
             (Scope::Auto, "evenkeel-auto"),
             (Scope::Told, "evenkeel-htb"),
             (Scope::Peer, "cake-95"),
         ] {
-            let now = checksum(&root, &files, scope).unwrap();
+            let now = sources.checksum(&root, scope).unwrap();
             assert_eq!(now, super::code_of(condition), "{condition}");
         }
     }

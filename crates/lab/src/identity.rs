@@ -11,20 +11,22 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::lock;
+
 /// The crate whose dependencies count.
 const CRATE: &str = "lab";
-/// Files outside the crates: versions and profile of what is built, and how guests' kernels are made.
-const BESIDE: [&str; 5] = [
-    "Cargo.lock",
-    "Cargo.toml",
+/// How the names of its packages begin.
+const OF_THIS_WORKSPACE: &str = "evenkeel-";
+/// Files outside the crates: how guests' kernels are made.
+const BESIDE: [&str; 3] = [
     "scripts/uml/virtual.config",
     "scripts/uml/virtual.patch",
     "scripts/uml/xstate.c",
 ];
 /// Crates that only show what was measured.
 const SHOWS: [&str; 2] = ["report", "terminal"];
-/// The lab's command line only starts what is measured.
-const STARTS: &str = "crates/lab/src/bin/";
+/// Files of the lab that only start what is measured, or list it: its command line, and the pages.
+const STARTS: [&str; 2] = ["crates/lab/src/bin/", "crates/lab/src/pages.rs"];
 /// Code of `evenkeel-auto` that no condition which is told its line runs.
 const FOLLOWS: [&str; 4] = [
     "crates/autorate/",
@@ -57,46 +59,69 @@ impl Scope {
     }
 }
 
-/// The files below the workspace's `root` that count for some scope, in a fixed order.
-///
-/// Errors: a crate or a file that a manifest or this file names cannot be read.
-pub(crate) fn files(root: &Path) -> io::Result<Vec<String>> {
-    let mut files: BTreeSet<String> = BESIDE.iter().map(|&f| f.to_owned()).collect();
-    for name in crates(root)? {
-        collect(root, &Path::new("crates").join(name), &mut files)?;
-    }
-    files.retain(|f| !f.starts_with(STARTS));
-    Ok(files.into_iter().collect())
+/// The sources that something measured depends on.
+pub(crate) struct Sources {
+    /// Below the workspace's root, in a fixed order.
+    pub(crate) files: Vec<String>,
+    /// What of `Cargo.lock` the crates are built from, and of the workspace's manifest.
+    versions: String,
 }
 
-/// The checksum of `files` as far as they count for `scope`.
-///
-/// Errors: one cannot be read.
-pub(crate) fn checksum(root: &Path, files: &[String], scope: Scope) -> io::Result<String> {
-    // FNV-1a, 64 bits.
-    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |bytes: &[u8]| {
-        for b in bytes {
-            sum = (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+impl Sources {
+    /// What a cell depends on, for some scope, below the workspace's `root`.
+    ///
+    /// Errors: a crate or a file that a manifest or this file names cannot be read.
+    pub(crate) fn of_the_lab(root: &Path) -> io::Result<Self> {
+        Sources::of(root, &crates(root)?, &BESIDE)
+    }
+
+    /// What these crates are built from, whatever they depend on apart.
+    ///
+    /// Errors: as above.
+    pub(crate) fn of_crates(root: &Path, names: &[String]) -> io::Result<Self> {
+        Sources::of(root, &names.iter().cloned().collect(), &[])
+    }
+
+    fn of(root: &Path, crates: &BTreeSet<String>, beside: &[&str]) -> io::Result<Self> {
+        let mut files: BTreeSet<String> = beside.iter().map(|&f| f.to_owned()).collect();
+        let mut needed = BTreeSet::new();
+        for name in crates {
+            collect(root, &Path::new("crates").join(name), &mut files)?;
+            needed.extend(lock::dependencies(&manifest_of(root, name)?));
         }
-    };
-    for file in files.iter().filter(|f| scope.counts(f)) {
-        add(file.as_bytes());
-        add(&essence(file, &fs::read(root.join(file))?));
+        // Those of this workspace count by their sources.
+        needed.retain(|d| !d.starts_with(OF_THIS_WORKSPACE));
+        files.retain(|f| !STARTS.iter().any(|s| f.starts_with(s)));
+        let reached = lock::reached(&fs::read_to_string(root.join("Cargo.lock"))?, &needed);
+        let workspace = fs::read_to_string(root.join("Cargo.toml"))?;
+        Ok(Sources {
+            files: files.into_iter().collect(),
+            versions: lock::manifest(&workspace, &reached) + &reached,
+        })
     }
-    Ok(format!("{sum:016x}"))
+
+    /// The checksum of what counts for `scope`.
+    ///
+    /// Errors: a file cannot be read.
+    pub(crate) fn checksum(&self, root: &Path, scope: Scope) -> io::Result<String> {
+        // FNV-1a, 64 bits.
+        let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+        let mut add = |bytes: &[u8]| {
+            for b in bytes {
+                sum = (sum ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+            }
+        };
+        add(self.versions.as_bytes());
+        for file in self.files.iter().filter(|f| scope.counts(f)) {
+            add(file.as_bytes());
+            add(&essence(file, &fs::read(root.join(file))?));
+        }
+        Ok(format!("{sum:016x}"))
+    }
 }
 
-/// The checksum of whole crates below the workspace's `root`, and of what they are built with.
-///
-/// Errors: a crate cannot be read.
-pub(crate) fn checksum_of_crates(root: &Path, crates: &[String]) -> io::Result<String> {
-    let mut files: BTreeSet<String> = BESIDE[..2].iter().map(|&f| f.to_owned()).collect();
-    for name in crates {
-        collect(root, &Path::new("crates").join(name), &mut files)?;
-    }
-    let files: Vec<String> = files.into_iter().collect();
-    checksum(root, &files, Scope::Auto)
+fn manifest_of(root: &Path, name: &str) -> io::Result<String> {
+    fs::read_to_string(root.join("crates").join(name).join("Cargo.toml"))
 }
 
 /// The lab and the crates of this workspace that it depends on, save those that only show.
@@ -104,19 +129,12 @@ fn crates(root: &Path) -> io::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     let mut next = vec![CRATE.to_owned()];
     while let Some(name) = next.pop() {
-        let manifest = root.join("crates").join(&name).join("Cargo.toml");
-        let text = format!("\n{}", fs::read_to_string(manifest)?);
-        if SHOWS.contains(&name.as_str()) || !found.insert(name) {
+        if SHOWS.contains(&name.as_str()) || !found.insert(name.clone()) {
             continue;
         }
-        let dependencies = text
-            .split("\n[")
-            .filter(|s| s.starts_with("dependencies]") || s.starts_with("build-dependencies]"));
-        next.extend(dependencies.flat_map(str::lines).filter_map(|line| {
-            let rest = line.strip_prefix("evenkeel-")?;
-            let end = rest.find(['.', ' ', '='])?;
-            Some(rest[..end].to_owned())
-        }));
+        let needed = lock::dependencies(&manifest_of(root, &name)?);
+        let ours = |d: &String| Some(d.strip_prefix(OF_THIS_WORKSPACE)?.to_owned());
+        next.extend(needed.iter().filter_map(ours));
     }
     Ok(found)
 }

@@ -27,6 +27,7 @@ mod engine;
 mod error;
 mod identity;
 mod line;
+mod lock;
 mod millis;
 mod native;
 mod progress;

@@ -19,7 +19,7 @@ use crate::code::scope_of;
 use crate::error::LabError;
 use crate::experiment::Experiment;
 use crate::guest::checksum;
-use crate::identity::{self, Scope};
+use crate::identity::{Scope, Sources};
 
 /// Where the pages are, below the repository.
 pub const DIRECTORY: &str = "docs/results";
@@ -201,8 +201,8 @@ pub struct Code {
 impl Code {
     /// Errors: the sources cannot be read.
     pub fn of(root: &Path) -> io::Result<Self> {
-        let files = identity::files(root)?;
-        let sum = |scope| identity::checksum(root, &files, scope);
+        let sources = Sources::of_the_lab(root)?;
+        let sum = |scope| sources.checksum(root, scope);
         Ok(Code {
             root: root.to_owned(),
             sums: [sum(Scope::Auto)?, sum(Scope::Told)?, sum(Scope::Peer)?],
@@ -218,7 +218,7 @@ impl Code {
     ///
     /// Errors: a crate that it names cannot be read.
     pub fn of_crates(&self, crates: &[String]) -> io::Result<String> {
-        identity::checksum_of_crates(&self.root, crates)
+        Sources::of_crates(&self.root, crates)?.checksum(&self.root, Scope::Auto)
     }
 }
 

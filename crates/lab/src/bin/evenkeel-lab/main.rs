@@ -5,6 +5,7 @@
 //! and hands over; each command has a file of its own.
 
 mod guests;
+mod homes;
 mod lab;
 mod lines;
 mod report;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::List(args)) => lab::list(&args),
         Command::Lab(lab::Lab::Kernel(guests::Kernel::Build(args))) => guests::build(&args),
         Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
+        Command::Lab(lab::Lab::Homes(args)) => homes::homes(&args),
         Command::Lab(lab::Lab::Inside(args)) => guests::inside(&args),
         Command::Results(args) => results::results(&args),
         Command::Report(args) => report::report(&args),

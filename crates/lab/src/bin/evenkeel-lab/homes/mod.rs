@@ -1,0 +1,165 @@
+//! `lab homes`: `run` in homes that nobody chose, in virtual time with real TCP.
+//!
+//! Principles: the same seeds are the same homes; each is run without anything, with CAKE at 95 % of
+//! what was sold, with evenkeel that was told, and with evenkeel that was told nothing; what is shown is
+//! what that costs beside the one that was told, over all homes, and the homes where it costs most, so
+//! that a person can run them alone. What was measured before is not measured again. Non-goals: the
+//! model of lines alone, which is faster (`lines`).
+
+mod draw;
+mod judge;
+mod show;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use evenkeel_core::result::ResultFile;
+use evenkeel_lab::guest::Guests;
+use evenkeel_lab::{CellCache, Engine, Experiment, LabError, Progress, RunOptions, Stage};
+use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
+
+use crate::lab::today;
+use draw::{CONDITIONS, Home, draw};
+use judge::Judged;
+use show::{Outcome, table};
+
+/// What the others are judged beside.
+const ORACLE: &str = "evenkeel";
+
+/// Arguments of `lab homes`.
+#[derive(Debug, Args)]
+pub(crate) struct Homes {
+    /// How many homes; each is run under four conditions for 40 s
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    count: u64,
+    /// Seed of the first
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only these conditions beside evenkeel: evenkeel-auto
+    #[arg(long, value_delimiter = ',')]
+    conditions: Vec<String>,
+    /// Measure again what was measured before with the same code, kernel and seed
+    #[arg(long)]
+    fresh: bool,
+    /// Directory for the worst homes: their files, and reports with pictures
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Print the homes and measure none
+    #[arg(long)]
+    list: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `evenkeel lab homes`.
+pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
+    let seeds = args.seed..args.seed.saturating_add(args.count);
+    if args.list {
+        let lines = seeds.map(|seed| format!("{seed:>6}  {}\n", draw(seed).about));
+        return print(&lines.collect::<String>());
+    }
+    if let Some(out) = &args.out {
+        // An unwritable place is better known before an hour of work than after it.
+        fs::create_dir_all(out)
+            .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
+    }
+    let cancel = cancelled_by_signals()?;
+    let mut outcomes = Vec::new();
+    for seed in seeds {
+        let home = draw(seed);
+        let done = (outcomes.len() + 1, args.count);
+        let result = match measure(&home, args, done, &cancel) {
+            // What was measured until then is shown.
+            Err(LabError::Cancelled) if !outcomes.is_empty() => break,
+            result => result?,
+        };
+        outcomes.push(judge(&home, result));
+    }
+    if let Some(out) = &args.out {
+        for outcome in show::worst(&outcomes) {
+            keep(outcome, out)?;
+        }
+    }
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&outcomes).map_err(Failure::work)? + "\n"));
+    }
+    print(&table(&outcomes))
+}
+
+/// Runs one home; `done`: which one of how many it is.
+fn measure(
+    home: &Home,
+    args: &Homes,
+    done: (usize, u64),
+    cancel: &AtomicBool,
+) -> Result<ResultFile, LabError> {
+    let experiment = Experiment::parse(&home.text, Path::new("home.toml"))?;
+    let mut conditions: Vec<String> = CONDITIONS.iter().map(|&c| c.to_owned()).collect();
+    if !args.conditions.is_empty() {
+        conditions.clone_from(&args.conditions);
+        conditions.retain(|c| c != ORACLE);
+        conditions.insert(0, ORACLE.to_owned());
+    }
+    let options = RunOptions {
+        conditions,
+        seed: home.seed,
+        command: format!("evenkeel lab homes --count 1 --seed {}", home.seed),
+        ..RunOptions::default()
+    };
+    let cache = CellCache::open(&experiment, Engine::Virtual, !args.fresh)?;
+    let guests = Guests::new(Engine::Virtual, &home.text)?;
+    let mut line = StatusLine::new();
+    let mut show = |p: &Progress<'_>| {
+        let name = format!("[home {} of {}] {}", done.0, done.1, p.cell.condition);
+        match p.stage {
+            Stage::Starting => line.show(p.number, &name, "booting"),
+            Stage::Ended => line.end(p.number),
+            Stage::Running(step) => {
+                let left = step.left.as_secs_f64().ceil();
+                line.show(p.number, &name, &format!("{left:.0} s left"));
+            }
+        }
+    };
+    let result = evenkeel_lab::run(&experiment, &options, &guests, &cache, &mut show, cancel);
+    line.clear();
+    let mut result = result?;
+    result.date = today();
+    Ok(result)
+}
+
+/// What each condition costs beside the oracle.
+fn judge(home: &Home, result: ResultFile) -> Outcome {
+    let counts = |r: &&evenkeel_core::result::Run| r.instrument.void.is_empty();
+    let oracle = result
+        .runs
+        .iter()
+        .filter(counts)
+        .find(|r| r.condition == ORACLE);
+    let judged = oracle.map_or_else(Vec::new, |oracle| {
+        let others = result.runs.iter().filter(counts);
+        let others = others.filter(|r| r.condition != ORACLE);
+        others
+            .map(|run| Judged::of(run, oracle, &result.line))
+            .collect()
+    });
+    Outcome {
+        seed: home.seed,
+        about: home.about.clone(),
+        changes: home.changes,
+        judged,
+        home: home.clone(),
+        result,
+    }
+}
+
+/// Writes a home's file and the report of what was measured there.
+fn keep(outcome: &Outcome, out: &Path) -> Result<(), Failure> {
+    let dir = out.join(format!("home-{}", outcome.seed));
+    evenkeel_report::write_all(&outcome.result, &dir).map_err(Failure::work)?;
+    let file = dir.join("home.toml");
+    fs::write(&file, &outcome.home.text)
+        .map_err(|e| Failure::work(format_args!("write {}: {e}", file.display())))
+}

@@ -16,6 +16,7 @@ use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
+use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
 use serde::Serialize;
 
@@ -295,48 +296,42 @@ fn end(address: std::net::IpAddr, port: u16) -> String {
 }
 
 fn table(device: &str, rows: &[Row]) -> String {
-    let mut text = String::new();
     if rows.is_empty() {
         return format!("{device}: no flow has moved within ten seconds\n");
     }
-    let shown = &rows[..rows.len().min(ROWS)];
-    let wide = |of: fn(&Row) -> &str, least: usize| {
-        shown
-            .iter()
-            .map(|r| of(r).len())
-            .max()
-            .unwrap_or(0)
-            .max(least)
-    };
-    let (local, remote) = (wide(|r| &r.local, 5), wide(|r| &r.remote, 6));
-    let _ = writeln!(
-        text,
-        "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:>7}  {:<11}  why",
-        "", "local", "remote", "down", "up", "RTT ms", "least", "window", "tier"
-    );
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
     let rate = |kbit| match kbit {
         0 => "–".to_owned(),
         kbit => Rate::from_kbit(kbit).to_string(),
     };
-    for r in shown {
+    let mut shown = Table::new(&[
+        words(""),
+        words("local"),
+        words("remote"),
+        figures("down"),
+        figures("up"),
+        figures("RTT ms"),
+        figures("least"),
+        figures("window"),
+        words("tier"),
+        words("why"),
+    ]);
+    for r in rows.iter().take(ROWS) {
         let group = r.cgroup.as_ref().map(|g| format!(" [{g}]"));
-        let _ = writeln!(
-            text,
-            "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:>7}  {:<11}  {}{}",
-            r.proto,
-            r.local,
-            r.remote,
+        shown.row([
+            r.proto.clone(),
+            r.local.clone(),
+            r.remote.clone(),
             rate(r.down_kbit),
             rate(r.up_kbit),
             ms(r.rtt_ms),
             ms(r.rtt_min_ms),
             r.window_bytes.map_or("–".to_owned(), size),
-            r.tier,
-            r.why,
-            group.unwrap_or_default()
-        );
+            r.tier.to_string(),
+            format!("{}{}", r.why, group.unwrap_or_default()),
+        ]);
     }
+    let mut text = shown.wrapped().to_string();
     if rows.len() > ROWS {
         let _ = writeln!(text, "and {} more", rows.len() - ROWS);
     }

@@ -8,6 +8,7 @@
 
 mod failure;
 mod progress;
+pub mod table;
 mod usage;
 
 use std::io::{self, Write as _};

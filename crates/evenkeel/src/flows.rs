@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,9 @@ use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
+use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
-use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
+use evenkeel_terminal::{Failure, cancelled_by_signals};
 use serde::Serialize;
 
 use crate::args::StateArg;
@@ -124,10 +124,11 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
     })?;
     let cancel = cancelled_by_signals()?;
     let names = group_names();
+    let mut watch = Watch::new(args.watch && !args.json, &cancel);
     let mut before = look(&maps)?;
     loop {
         let from = Instant::now();
-        wait(LOOK, &cancel);
+        watch.wait(LOOK)?;
         let now = look(&maps)?;
         let rows = rows(&before, &now, from.elapsed(), &rules, &names, args.all);
         let text = if args.json {
@@ -135,10 +136,9 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
         } else {
             table(&device, &rows)
         };
-        let live = args.watch && !args.json && std::io::stdout().is_terminal();
-        print(&if live { CLEAR.to_owned() + &text } else { text })?;
+        watch.show(text)?;
         if !args.watch || cancel.load(Ordering::Relaxed) {
-            return Ok(());
+            return watch.end();
         }
         before = now;
     }

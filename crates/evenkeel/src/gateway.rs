@@ -3,7 +3,6 @@
 //! Principles: thin; the work is `evenkeel-kernel`'s. Tables for people, `--json` for programs.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,8 +14,9 @@ use evenkeel_kernel::{
     Cleared, DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir,
     Status,
 };
+use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
-use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
+use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
 use crate::args::{Arrivals, Clear, Shape, Status as StatusArgs, Windows};
 use crate::config::Config;
@@ -214,7 +214,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         });
     }
     let cancel = cancelled_by_signals()?;
-    let live = !args.json && io::stdout().is_terminal();
+    let mut watch = Watch::new(!args.json, &cancel);
     while !cancel.load(Ordering::Relaxed) {
         let all = look()?;
         let text = if args.json {
@@ -222,10 +222,10 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         } else {
             table(&all, args.device.as_deref())
         };
-        print(&if live { CLEAR.to_owned() + &text } else { text })?;
-        wait(Duration::from_secs(1), &cancel);
+        watch.show(text)?;
+        watch.wait(Duration::from_secs(1))?;
     }
-    Ok(())
+    watch.end()
 }
 
 /// A device.

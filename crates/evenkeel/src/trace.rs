@@ -1,9 +1,8 @@
 //! `trace`: the command line and the table of the hops to a host.
 //!
-//! Principles: the table is printed again after each round on a terminal; loss is claimed of the
+//! Principles: on a terminal the table is a page, drawn anew after each round; loss is claimed of the
 //! target only. Non-goals: asking the hops (`evenkeel_measure::hops`).
 
-use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,8 +12,9 @@ use evenkeel_core::ping::Fate;
 use evenkeel_core::ping::route::{Hop, Route};
 use evenkeel_core::ping::spread::Spread;
 use evenkeel_measure::hops::{ROUND, Tracer, rest};
+use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
-use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print};
+use evenkeel_terminal::{Failure, cancelled_by_signals};
 use serde_json::{Value, json};
 
 use crate::ping::{Names, Target, time};
@@ -58,41 +58,34 @@ pub(crate) fn trace(args: &Trace) -> Result<(), Failure> {
     let names = Names::new(args.target.names);
     let host = args.target.host();
     let title = format!("{host} ({}), {}", target.ip(), args.target.kind_words());
-    let live = std::io::stdout().is_terminal() && !args.json;
     // Stamping is switched on in the background when the first socket asks for it.
     rest(Instant::now() + Duration::from_millis(20), &cancel);
+    let mut watch = Watch::new(!args.json, &cancel);
+    let shown = |route: &Route| table(&title, route, &names);
     let mut rounds = 0;
     loop {
         let next = Instant::now() + ROUND;
         let going = tracer.round()?;
         rounds += 1;
-        let last = !going || !args.watch && rounds >= args.rounds;
-        if !last && (live || args.watch && !args.json) {
-            let text = table(&title, &tracer.route, &names);
-            let clear = if live { CLEAR } else { "" };
-            print(&format!("{clear}{text}\n"))?;
-        }
-        if last {
-            let clear = if live { CLEAR } else { "" };
-            let text = if args.json {
-                as_json(host, target.ip(), &tracer.route).to_string() + "\n"
-            } else {
-                clear.to_owned() + &table(&title, &tracer.route, &names)
-            };
-            print(&text)?;
+        if !going || !args.watch && rounds >= args.rounds {
             break;
         }
-        rest(next, &cancel);
+        if watch.is_page() {
+            watch.show(shown(&tracer.route))?;
+        } else if args.watch && !args.json {
+            watch.show(shown(&tracer.route) + "\n")?;
+        }
+        watch.wait(next.saturating_duration_since(Instant::now()))?;
         if cancel.load(Ordering::Relaxed) {
-            let text = table(&title, &tracer.route, &names);
-            if args.json {
-                print(&(as_json(host, target.ip(), &tracer.route).to_string() + "\n"))?;
-            } else if !live {
-                print(&text)?;
-            }
             break;
         }
     }
+    watch.show(if args.json {
+        as_json(host, target.ip(), &tracer.route).to_string() + "\n"
+    } else {
+        shown(&tracer.route)
+    })?;
+    watch.end()?;
     if tracer.route.shown().is_empty() {
         return Err(Failure::work(format_args!("{host}: no hop answered")));
     }

@@ -65,10 +65,11 @@ impl Live {
                 before(info);
             }));
         });
-        // A terminal that does not say where its cursor is gets no picture.
-        let (_, row) = cursor::position()?;
+        let is_page = viewport == Viewport::Fullscreen;
+        // A terminal that does not say where its cursor is gets no picture below lines.
+        let row = if is_page { 0 } else { cursor::position()?.1 };
         enable_raw_mode()?;
-        if viewport == Viewport::Fullscreen {
+        if is_page {
             STATE.store(PAGE, Ordering::SeqCst);
             execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)?;
         } else {

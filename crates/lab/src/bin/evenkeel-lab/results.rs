@@ -147,7 +147,7 @@ fn say_plan(looked: &[(&Page, State)]) -> Result<(), Failure> {
             ""
         };
         let (cells, minutes) = (count.to_string(), minutes.to_string());
-        table.row([&page.name, &cells, &minutes, quiet]);
+        table.row([page.name.as_str(), &cells, &minutes, quiet]);
     }
     let minutes = (all / 60.0).ceil();
     print(&format!(

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,9 @@ use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
-use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
+use evenkeel_terminal::live::Watch;
+use evenkeel_terminal::table::{Table, figures, words};
+use evenkeel_terminal::{Failure, cancelled_by_signals};
 use serde::Serialize;
 
 use crate::args::StateArg;
@@ -123,10 +124,11 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
     })?;
     let cancel = cancelled_by_signals()?;
     let names = group_names();
+    let mut watch = Watch::new(args.watch && !args.json, &cancel);
     let mut before = look(&maps)?;
     loop {
         let from = Instant::now();
-        wait(LOOK, &cancel);
+        watch.wait(LOOK)?;
         let now = look(&maps)?;
         let rows = rows(&before, &now, from.elapsed(), &rules, &names, args.all);
         let text = if args.json {
@@ -134,10 +136,9 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
         } else {
             table(&device, &rows)
         };
-        let live = args.watch && !args.json && std::io::stdout().is_terminal();
-        print(&if live { CLEAR.to_owned() + &text } else { text })?;
+        watch.show(text)?;
         if !args.watch || cancel.load(Ordering::Relaxed) {
-            return Ok(());
+            return watch.end();
         }
         before = now;
     }
@@ -295,48 +296,42 @@ fn end(address: std::net::IpAddr, port: u16) -> String {
 }
 
 fn table(device: &str, rows: &[Row]) -> String {
-    let mut text = String::new();
     if rows.is_empty() {
         return format!("{device}: no flow has moved within ten seconds\n");
     }
-    let shown = &rows[..rows.len().min(ROWS)];
-    let wide = |of: fn(&Row) -> &str, least: usize| {
-        shown
-            .iter()
-            .map(|r| of(r).len())
-            .max()
-            .unwrap_or(0)
-            .max(least)
-    };
-    let (local, remote) = (wide(|r| &r.local, 5), wide(|r| &r.remote, 6));
-    let _ = writeln!(
-        text,
-        "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:>7}  {:<11}  why",
-        "", "local", "remote", "down", "up", "RTT ms", "least", "window", "tier"
-    );
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
     let rate = |kbit| match kbit {
         0 => "–".to_owned(),
         kbit => Rate::from_kbit(kbit).to_string(),
     };
-    for r in shown {
+    let mut shown = Table::new(&[
+        words(""),
+        words("local"),
+        words("remote"),
+        figures("down"),
+        figures("up"),
+        figures("RTT ms"),
+        figures("least"),
+        figures("window"),
+        words("tier"),
+        words("why"),
+    ]);
+    for r in rows.iter().take(ROWS) {
         let group = r.cgroup.as_ref().map(|g| format!(" [{g}]"));
-        let _ = writeln!(
-            text,
-            "{:<6} {:<local$}  {:<remote$}  {:>9} {:>9}  {:>7} {:>7}  {:>7}  {:<11}  {}{}",
-            r.proto,
-            r.local,
-            r.remote,
+        shown.row([
+            r.proto.clone(),
+            r.local.clone(),
+            r.remote.clone(),
             rate(r.down_kbit),
             rate(r.up_kbit),
             ms(r.rtt_ms),
             ms(r.rtt_min_ms),
             r.window_bytes.map_or("–".to_owned(), size),
-            r.tier,
-            r.why,
-            group.unwrap_or_default()
-        );
+            r.tier.to_string(),
+            format!("{}{}", r.why, group.unwrap_or_default()),
+        ]);
     }
+    let mut text = shown.wrapped().to_string();
     if rows.len() > ROWS {
         let _ = writeln!(text, "and {} more", rows.len() - ROWS);
     }

@@ -3,7 +3,6 @@
 //! Principles: thin; the work is `evenkeel-kernel`'s. Tables for people, `--json` for programs.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -15,7 +14,9 @@ use evenkeel_kernel::{
     Cleared, DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir,
     Status,
 };
-use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print, wait};
+use evenkeel_terminal::live::Watch;
+use evenkeel_terminal::table::{Table, figures, words};
+use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
 use crate::args::{Arrivals, Clear, Shape, Status as StatusArgs, Windows};
 use crate::config::Config;
@@ -213,7 +214,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         });
     }
     let cancel = cancelled_by_signals()?;
-    let live = !args.json && io::stdout().is_terminal();
+    let mut watch = Watch::new(!args.json, &cancel);
     while !cancel.load(Ordering::Relaxed) {
         let all = look()?;
         let text = if args.json {
@@ -221,10 +222,10 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         } else {
             table(&all, args.device.as_deref())
         };
-        print(&if live { CLEAR.to_owned() + &text } else { text })?;
-        wait(Duration::from_secs(1), &cancel);
+        watch.show(text)?;
+        watch.wait(Duration::from_secs(1))?;
     }
-    Ok(())
+    watch.end()
 }
 
 /// A device.
@@ -299,13 +300,8 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
                 "  without eBPF ({why}): plain filters sort packets, and `evenkeel flows` shows nothing"
             );
         }
-        let _ = writeln!(
-            text,
-            "  {:<13}{:>12} {:>12} {:>11} {:>9} {:>8} {:>10}",
-            "", "line", "shaped", "packets", "dropped", "marked", "waiting"
-        );
-        for (name, d) in [("down", &s.down), ("up", &s.up)] {
-            direction(&mut text, name, d);
+        for line in directions(s).lines() {
+            let _ = writeln!(text, "  {line}");
         }
         if let Some(model) = model {
             text += &model.show(&s.device);
@@ -348,22 +344,36 @@ fn round_trips(text: &mut String, seen: &PassiveStatistics) {
     }
 }
 
-fn direction(text: &mut String, name: &str, d: &DirectionStatus) {
+/// Both directions, and their tiers.
+fn directions(s: &Status) -> Table {
+    let heads = ["line", "shaped", "packets", "dropped", "marked", "waiting"];
+    let mut table = Table::new(&[vec![words("")], heads.map(figures).to_vec()].concat());
+    for (name, d) in [("down", &s.down), ("up", &s.up)] {
+        direction(&mut table, name, d);
+    }
+    table
+}
+
+fn direction(table: &mut Table, name: &str, d: &DirectionStatus) {
     let known = |rate: &Rate| *rate != Line::OPEN;
     let line = Some(d.line).filter(known);
     let line = line.map_or("not known".to_owned(), |r| r.to_string());
     let shaped = d.shaped.filter(|_| known(&d.line));
     let shaped = shaped.map_or("not".to_owned(), |r| r.to_string());
-    let _ = writeln!(
-        text,
-        "  {name:<13}{line:>12} {shaped:>12} {:>11} {:>9} {:>8} {:>8} B",
-        d.packets, d.dropped, d.marked, d.backlog
-    );
+    let [packets, dropped, marked] = [d.packets, d.dropped, d.marked].map(|n| n.to_string());
+    let waiting = format!("{} B", d.backlog);
+    table.row([
+        name.to_owned(),
+        line,
+        shaped,
+        packets,
+        dropped,
+        marked,
+        waiting,
+    ]);
     for t in &d.tiers {
-        let _ = writeln!(
-            text,
-            "    {:<11}{:>12} {:>12} {:>11} {:>9}",
-            t.tier, "", "", t.packets, t.dropped
-        );
+        let [packets, dropped] = [t.packets, t.dropped].map(|n| n.to_string());
+        let none = String::new;
+        table.row([format!("  {}", t.tier), none(), none(), packets, dropped]);
     }
 }

@@ -1,10 +1,8 @@
 //! `trace`: the command line and the table of the hops to a host.
 //!
-//! Principles: the table is printed again after each round on a terminal; loss is claimed of the
+//! Principles: on a terminal the table is a page, drawn anew after each round; loss is claimed of the
 //! target only. Non-goals: asking the hops (`evenkeel_measure::hops`).
 
-use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,7 +12,9 @@ use evenkeel_core::ping::Fate;
 use evenkeel_core::ping::route::{Hop, Route};
 use evenkeel_core::ping::spread::Spread;
 use evenkeel_measure::hops::{ROUND, Tracer, rest};
-use evenkeel_terminal::{CLEAR, Failure, cancelled_by_signals, print};
+use evenkeel_terminal::live::Watch;
+use evenkeel_terminal::table::{Table, figures, words};
+use evenkeel_terminal::{Failure, cancelled_by_signals};
 use serde_json::{Value, json};
 
 use crate::ping::{Names, Target, time};
@@ -58,98 +58,80 @@ pub(crate) fn trace(args: &Trace) -> Result<(), Failure> {
     let names = Names::new(args.target.names);
     let host = args.target.host();
     let title = format!("{host} ({}), {}", target.ip(), args.target.kind_words());
-    let live = std::io::stdout().is_terminal() && !args.json;
     // Stamping is switched on in the background when the first socket asks for it.
     rest(Instant::now() + Duration::from_millis(20), &cancel);
+    let mut watch = Watch::new(!args.json, &cancel);
+    let shown = |route: &Route| table(&title, route, &names);
     let mut rounds = 0;
     loop {
         let next = Instant::now() + ROUND;
         let going = tracer.round()?;
         rounds += 1;
-        let last = !going || !args.watch && rounds >= args.rounds;
-        if !last && (live || args.watch && !args.json) {
-            let text = table(&title, &tracer.route, &names);
-            let clear = if live { CLEAR } else { "" };
-            print(&format!("{clear}{text}\n"))?;
-        }
-        if last {
-            let clear = if live { CLEAR } else { "" };
-            let text = if args.json {
-                as_json(host, target.ip(), &tracer.route).to_string() + "\n"
-            } else {
-                clear.to_owned() + &table(&title, &tracer.route, &names)
-            };
-            print(&text)?;
+        if !going || !args.watch && rounds >= args.rounds {
             break;
         }
-        rest(next, &cancel);
+        if watch.is_page() {
+            watch.show(shown(&tracer.route))?;
+        } else if args.watch && !args.json {
+            watch.show(shown(&tracer.route) + "\n")?;
+        }
+        watch.wait(next.saturating_duration_since(Instant::now()))?;
         if cancel.load(Ordering::Relaxed) {
-            let text = table(&title, &tracer.route, &names);
-            if args.json {
-                print(&(as_json(host, target.ip(), &tracer.route).to_string() + "\n"))?;
-            } else if !live {
-                print(&text)?;
-            }
             break;
         }
     }
+    watch.show(if args.json {
+        as_json(host, target.ip(), &tracer.route).to_string() + "\n"
+    } else {
+        shown(&tracer.route)
+    })?;
+    watch.end()?;
     if tracer.route.shown().is_empty() {
         return Err(Failure::work(format_args!("{host}: no hop answered")));
     }
     Ok(())
 }
 
-fn figures(s: &Spread) -> String {
+/// How many of `sent` were answered, and when.
+fn times(answered: u64, sent: u64, s: &Spread) -> Vec<String> {
+    let mut cells = vec![format!("{answered}/{sent}")];
     match s.summary() {
-        None => format!("{:>9} {:>9} {:>9} {:>9}", "-", "-", "-", "-"),
-        Some(s) => format!(
-            "{:>9.3} {:>9.3} {:>9.3} {:>9.3}",
-            s.min, s.avg, s.max, s.stddev
-        ),
+        None => cells.extend((0..4).map(|_| "-".to_owned())),
+        Some(s) => cells.extend([s.min, s.avg, s.max, s.stddev].map(|v| format!("{v:.3}"))),
     }
+    cells
 }
 
 fn table(title: &str, route: &Route, names: &Names) -> String {
-    let mut text = format!("Trace to {title}\n");
     let shown = route.shown();
     let name = |h: &Hop| match &h.addresses[..] {
         [] => "no answer".to_owned(),
         [one] => names.show(*one),
         [first, more @ ..] => format!("{} and {} more", names.show(*first), more.len()),
     };
-    let width = shown
-        .iter()
-        .map(|h| name(h).chars().count())
-        .max()
-        .unwrap_or(0)
-        .max(15);
-    let _ = writeln!(
-        text,
-        "hop {:<width$} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "address", "answered", "min ms", "avg", "max", "stddev"
-    );
+    let mut hops = Table::new(&[
+        figures("hop"),
+        words("address"),
+        figures("answered"),
+        figures("min ms"),
+        figures("avg"),
+        figures("max"),
+        figures("stddev"),
+        words(""),
+    ]);
     for (ttl, hop) in (1..).zip(shown) {
-        let answered = format!("{}/{}", hop.answered, hop.sent);
-        let _ = write!(
-            text,
-            "{ttl:>3} {:<width$} {answered:>9} {}",
-            name(hop),
-            figures(&hop.times)
-        );
-        if let Some(fate) = hop.last.filter(|f| *f != Fate::Reply) {
-            let _ = write!(text, "  {fate}");
-        }
-        text.push('\n');
+        let end = hop.last.filter(|f| *f != Fate::Reply);
+        let mut cells = vec![ttl.to_string(), name(hop)];
+        cells.extend(times(hop.answered, hop.sent, &hop.times));
+        cells.extend(end.map(|fate| fate.to_string()));
+        hops.row(cells);
         if hop.direct_sent > 0 {
-            let answered = format!("{}/{}", hop.direct_answered, hop.direct_sent);
-            let _ = writeln!(
-                text,
-                "    {:<width$} {answered:>9} {}",
-                "  asked directly",
-                figures(&hop.direct)
-            );
+            let mut cells = vec![String::new(), "  asked directly".to_owned()];
+            cells.extend(times(hop.direct_answered, hop.direct_sent, &hop.direct));
+            hops.row(cells);
         }
     }
+    let mut text = format!("Trace to {title}\n{hops}");
     text += &match route.lost() {
         Some((0, sent)) => format!("reached in {} hops, none of {sent} lost\n", shown.len()),
         Some((lost, sent)) => format!(

@@ -16,10 +16,11 @@ use evenkeel_core::ping::fit::Fit;
 use evenkeel_core::ping::log::{Log, is_log};
 use evenkeel_core::ping::tally::Tally;
 use evenkeel_core::ping::track::Event;
+use maud::{Markup, PreEscaped, html as markup};
 use serde::Serialize;
 
 use crate::axis::Axis;
-use crate::chart::{Drawing, Layout, Level, Line, NARROW, Panel, WIDE, xml};
+use crate::chart::{Drawing, Layout, Level, Line, NARROW, Panel, WIDE};
 use crate::figures::{range, single, steps};
 use crate::theme::{LIGHT, inline, standalone};
 use crate::{Error, html, put, raster};
@@ -308,63 +309,54 @@ const FIGURES: [(&str, Draw); 3] = [
 
 /// The page. Complete: it refers to nothing else.
 pub fn page(logs: &[(String, Log)]) -> String {
+    let rows: Vec<Row> = logs.iter().map(|(name, log)| row(name, log)).collect();
     let title = match logs {
-        [(name, _)] => xml(&format!("Ping: {name}")),
+        [(name, _)] => format!("Ping: {name}"),
         _ => "Pings compared".to_owned(),
     };
-    let mut page = html::head(&title);
-    for (name, log) in logs {
-        let about = log.about("title").unwrap_or_default();
-        let _ = match logs {
-            [_] => writeln!(page, "<p>{}</p>", xml(about)),
-            _ => writeln!(page, "<p>{}: {}</p>", xml(name), xml(about)),
-        };
-    }
-    page.push_str("<table>\n<thead><tr>");
-    for head in HEAD {
-        let _ = write!(page, "<th scope=\"col\">{head}</th>");
-    }
-    page.push_str("</tr></thead>\n<tbody>");
-    for (name, log) in logs {
-        page.push_str("<tr>");
-        for (i, cell) in cells(&row(name, log)).iter().enumerate() {
-            let cell = xml(cell);
-            let _ = match i {
-                0 => write!(page, "<th scope=\"row\">{cell}</th>"),
-                i => write!(
-                    page,
-                    "<td data-label=\"{}\"><span>{cell}</span></td>",
-                    HEAD[i]
-                ),
-            };
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</tbody></table>\n<p class=\"notes\">Times in ms.</p>\n");
-    for (_, draw) in FIGURES {
-        for (layout, class) in [(WIDE, "wide"), (NARROW, "narrow")] {
-            if let Some(drawing) = draw(logs, layout) {
-                page.push_str(&inline(&drawing, class, "Round trips"));
-                page.push('\n');
+    let body = markup! {
+        @for (name, log) in logs {
+            p {
+                @if logs.len() != 1 { (name) ": " }
+                (log.about("title").unwrap_or_default())
             }
         }
-    }
-    for (name, log) in logs {
-        details(&mut page, &row(name, log));
-    }
-    page.push_str(
-        "<p class=\"notes\">A round trip runs from before this machine's queueing discipline to \
-         the kernel's receive stamp. Own queue: from there to the driver. Path: from the driver \
-         to the receive stamp, without this machine's own ingress queue where that is known. \
-         Errors (TTL expired, port unreachable) are timed and are no \
-         replies.</p>\n</main>\n</body>\n</html>\n",
-    );
-    page
+        table {
+            thead {
+                tr { @for head in HEAD { th scope="col" { (head) } } }
+            }
+            tbody {
+                @for row in &rows {
+                    tr {
+                        th scope="row" { (row.name) }
+                        @for (head, cell) in HEAD.iter().zip(cells(row)).skip(1) {
+                            td data-label=(head) { span { (cell) } }
+                        }
+                    }
+                }
+            }
+        }
+        p.notes { "Times in ms." }
+        @for (_, draw) in FIGURES {
+            @for (layout, class) in [(WIDE, "wide"), (NARROW, "narrow")] {
+                @if let Some(drawing) = draw(logs, layout) {
+                    (PreEscaped(inline(&drawing, class, "Round trips")))
+                }
+            }
+        }
+        @for row in &rows { (details(row)) }
+        p.notes {
+            "A round trip runs from before this machine's queueing discipline to the kernel's \
+             receive stamp. Own queue: from there to the driver. Path: from the driver to the \
+             receive stamp, without this machine's own ingress queue where that is known. Errors \
+             (TTL expired, port unreachable) are timed and are no replies."
+        }
+    };
+    html::page(&title, &body)
 }
 
 /// The parts of a log's round trips, and the line through a sweep.
-fn details(page: &mut String, r: &Row) {
-    let _ = writeln!(page, "<h2>{}</h2>\n<ul>", xml(&r.name));
+fn details(r: &Row) -> Markup {
     let parts = r.by_fate_ms.iter().map(|(f, s)| (f.as_str(), s));
     let own = [
         ("own queue", &r.own_queue_ms),
@@ -372,34 +364,34 @@ fn details(page: &mut String, r: &Row) {
         ("own ingress queue", &r.own_ingress_ms),
     ];
     let own = own.iter().filter_map(|(n, s)| Some((*n, s.as_ref()?)));
-    for (name, s) in parts.chain(own) {
-        let _ = writeln!(
-            page,
-            "<li>{}: {} times, {:.3} ms on average, median {:.3}, 99 % within {:.3}, at most \
-             {:.3}</li>",
-            xml(name),
-            s.n,
-            s.avg,
-            s.median,
-            s.p99,
-            s.max
-        );
+    let fit = Some(&r.tally.sizes).filter(|sizes| sizes.len() > 2);
+    markup! {
+        h2 { (r.name) }
+        ul {
+            @for (name, s) in parts.chain(own) {
+                li {
+                    (name) ": " (s.n) " times, "
+                    (format_args!(
+                        "{:.3} ms on average, median {:.3}, 99 % within {:.3}, at most {:.3}",
+                        s.avg, s.median, s.p99, s.max
+                    ))
+                }
+            }
+            @if let Some(fit) = fit.and_then(Fit::through) {
+                li {
+                    (format_args!(
+                        "By size: {:.4} ± {:.4} us a byte, {:.1} ± {:.1} us without payload, \
+                         correlation {:.4} (95 % confidence)",
+                        fit.slope.value,
+                        fit.slope.within,
+                        fit.intercept.value,
+                        fit.intercept.within,
+                        fit.correlation
+                    ))
+                }
+            }
+        }
     }
-    if r.tally.sizes.len() > 2
-        && let Some(fit) = Fit::through(&r.tally.sizes)
-    {
-        let _ = writeln!(
-            page,
-            "<li>By size: {:.4} ± {:.4} us a byte, {:.1} ± {:.1} us without payload, correlation \
-             {:.4} (95 % confidence)</li>",
-            fit.slope.value,
-            fit.slope.within,
-            fit.intercept.value,
-            fit.intercept.within,
-            fit.correlation
-        );
-    }
-    page.push_str("</ul>\n");
 }
 
 fn draw_png(drawing: &Drawing, path: PathBuf, written: &mut Vec<PathBuf>) -> Result<(), Error> {

@@ -7,6 +7,7 @@
 use std::fmt::Write;
 
 use evenkeel_core::result::ResultFile;
+use evenkeel_terminal::table::{self, Table};
 
 use crate::rows::{Row, is_series, rows};
 use crate::tables::{Column, Grid, comparison, more};
@@ -53,60 +54,49 @@ fn drawn(grid: &Grid) -> String {
         cells
     };
     // What stands in brackets has a width of its own, so that the figures stay aligned.
-    let mut widths = vec![(0, 0); head.len()];
+    let mut brackets = vec![0; head.len()];
     for line in grid.groups.iter().flat_map(|g| &g.lines) {
-        for ((w, cell), column) in widths.iter_mut().zip(cells(line)).zip(&head) {
-            let (figure, rest) = split(column, &cell);
-            *w = (w.0.max(width(figure)), w.1.max(width(rest)));
+        for ((width, cell), column) in brackets.iter_mut().zip(cells(line)).zip(&head) {
+            *width = split(column, &cell).1.chars().count().max(*width);
         }
     }
-    for (w, column) in widths.iter_mut().zip(&head) {
-        let least = width(column.name).max(width(column.unit));
-        w.0 = w.0.max(least.saturating_sub(w.1));
+    let mut table = Table::new(&head.iter().map(name).collect::<Vec<_>>());
+    for line in grid.groups.iter().flat_map(|g| &g.lines) {
+        let cells = cells(line);
+        let cells = cells.iter().zip(&brackets).zip(&head);
+        table.row(cells.map(|((cell, width), column)| {
+            let (figure, rest) = split(column, cell);
+            format!("{figure}{rest:<width$}")
+        }));
     }
-    let mut out = String::new();
-    let names: Vec<String> = head.iter().map(|h| h.name.to_owned()).collect();
-    let units: Vec<String> = head.iter().map(|h| h.unit.to_owned()).collect();
-    put(&mut out, &widths, &head, &names, true);
-    put(&mut out, &widths, &head, &units, true);
-    let total: usize = widths.iter().map(|w| w.0 + w.1 + 2).sum();
-    let rule = "─".repeat(total.saturating_sub(2));
+    let lines = table.lines();
+    let count = grid.groups.iter().map(|g| g.lines.len()).sum::<usize>();
+    let (names, mut lines) = lines.split_at(lines.len().saturating_sub(count));
+    let rule = "─".repeat(table.width());
+    let mut out = names.join("\n") + "\n";
     for group in &grid.groups {
         let _ = writeln!(out, "{rule}");
         if let Some(name) = &group.name {
             let _ = writeln!(out, "{name}");
         }
-        for line in &group.lines {
-            put(&mut out, &widths, &head, &cells(line), false);
+        let own;
+        (own, lines) = lines.split_at(group.lines.len().min(lines.len()));
+        for line in own {
+            let _ = writeln!(out, "{line}");
         }
     }
     let _ = writeln!(out, "{rule}");
     out
 }
 
-/// Writes one line: words to the left, figures to the right, no blanks at its end. The head has
-/// nothing in brackets: it stands over both parts.
-fn put(
-    out: &mut String,
-    widths: &[(usize, usize)],
-    head: &[Column],
-    cells: &[String],
-    is_head: bool,
-) {
-    let mut line = String::new();
-    for (i, ((cell, (figure_width, rest_width)), column)) in
-        cells.iter().zip(widths).zip(head).enumerate()
-    {
-        let full = figure_width + rest_width;
-        let (figure, rest) = split(column, cell);
-        let gap = if i == 0 { "" } else { "  " };
-        let _ = match (column.words, is_head) {
-            (true, _) => write!(line, "{gap}{cell:<full$}"),
-            (_, true) => write!(line, "{gap}{cell:>full$}"),
-            _ => write!(line, "{gap}{figure:>figure_width$}{rest:<rest_width$}"),
-        };
+/// The head of a column: its name above its unit.
+fn name(column: &Column) -> table::Column {
+    let name = format!("{}\n{}", column.name, column.unit);
+    if column.words {
+        table::words(name)
+    } else {
+        table::figures(name)
     }
-    let _ = writeln!(out, "{}", line.trim_end());
 }
 
 /// A cell's figure, and what stands behind it in brackets with the blank before. Words stay
@@ -116,10 +106,6 @@ pub(crate) fn split<'a>(column: &Column, cell: &'a str) -> (&'a str, &'a str) {
         Some(at) if !column.words => cell.split_at(at),
         _ => (cell, ""),
     }
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
 }
 
 /// The result as Markdown, for a README or `docs/results`: what was measured, the tables,

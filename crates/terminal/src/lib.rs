@@ -7,20 +7,18 @@
 //! lines, kernels and experiments.
 
 mod failure;
+pub mod live;
 mod progress;
+pub mod table;
 mod usage;
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
 
 pub use failure::Failure;
 pub use progress::StatusLine;
 pub use usage::parse;
-
-/// Clears a terminal and goes to its first line.
-pub const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Prints, and does not mind if nobody reads any more.
 pub fn print(text: &str) -> Result<(), Failure> {
@@ -42,12 +40,4 @@ pub fn cancelled_by_signals() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(Failure::work)?;
     }
     Ok(cancel)
-}
-
-/// Waits for `time`, or until `cancel` is set.
-pub fn wait(time: Duration, cancel: &AtomicBool) {
-    let end = Instant::now() + time;
-    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(50).min(time));
-    }
 }

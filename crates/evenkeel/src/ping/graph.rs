@@ -1,17 +1,17 @@
 //! The live graph: the last probes as dots at the bottom of the terminal.
 //!
-//! Principles: braille dots, two probes and four levels to a character, plain ANSI, so that it
-//! works over SSH; redrawn at most ten times a second; lines of text scroll above it. Without a
-//! terminal there is none. Non-goals: a full screen.
+//! Principles: braille dots, two probes and four levels to a character; redrawn at most ten times
+//! a second. Non-goals: the terminal (`evenkeel_terminal::live`), where lines of text scroll above
+//! it.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_terminal::live::{Color, Line, Span, Style};
 
 /// Lines of dots.
-const ROWS: usize = 8;
+pub(crate) const ROWS: usize = 8;
 /// Columns for the labels.
 const LABEL: usize = 9;
 
@@ -27,15 +27,12 @@ enum Dot {
 #[derive(Debug)]
 pub(crate) struct Graph {
     dots: VecDeque<Dot>,
-    /// Lines on the screen now.
-    drawn: usize,
 }
 
 impl Graph {
     pub(crate) fn new() -> Self {
         Graph {
             dots: VecDeque::new(),
-            drawn: 0,
         }
     }
 
@@ -54,27 +51,8 @@ impl Graph {
         }
     }
 
-    /// Takes the old picture away, puts `text` in its place and the new one below.
-    pub(crate) fn redraw(&mut self, text: &str, columns: usize) -> String {
-        let mut out = self.clear();
-        out += text;
-        let lines = self.lines(columns);
-        self.drawn = lines.len();
-        for line in lines {
-            out += &line;
-            out.push('\n');
-        }
-        out
-    }
-
-    fn clear(&mut self) -> String {
-        match std::mem::take(&mut self.drawn) {
-            0 => String::new(),
-            n => format!("\x1b[{n}A\r\x1b[J"),
-        }
-    }
-
-    fn lines(&self, columns: usize) -> Vec<String> {
+    /// The picture, [`ROWS`] lines.
+    pub(crate) fn lines(&self, columns: usize) -> Vec<Line<'static>> {
         let width = columns.saturating_sub(LABEL + 2).clamp(10, 200);
         let skip = self.dots.len().saturating_sub(width * 2);
         let dots: Vec<Dot> = self.dots.iter().skip(skip).copied().collect();
@@ -121,24 +99,19 @@ impl Graph {
                 r if r == ROWS - 1 => format!("{low:.*} ms", digits(high - low)),
                 _ => String::new(),
             };
-            let mut line = format!("\x1b[2m{label:>LABEL$} │\x1b[0m");
-            let mut colour = 0;
+            let dim = Style::new().fg(Color::DarkGray);
+            let mut line = vec![Span::styled(format!("{label:>LABEL$} │"), dim)];
             for (bits, worst) in cells {
-                if *worst != colour && *worst != 0 {
-                    colour = *worst;
-                    let _ = write!(
-                        line,
-                        "\x1b[{}m",
-                        ["0", "36", "33", "31"][usize::from(colour)]
-                    );
-                }
-                line.push(match (bits, worst) {
+                let dots = match (bits, worst) {
                     (0, _) => ' ',
                     (_, 3) => '×',
                     (bits, _) => char::from_u32(0x2800 + u32::from(*bits)).unwrap_or(' '),
-                });
+                };
+                let colour = [Color::Reset, Color::Cyan, Color::Yellow, Color::Red];
+                let style = Style::new().fg(colour[usize::from(*worst)]);
+                line.push(Span::styled(dots.to_string(), style));
             }
-            lines.push(line.trim_end().to_owned() + "\x1b[0m");
+            lines.push(Line::from(line));
         }
         lines
     }
@@ -205,18 +178,13 @@ mod tests {
         g.add(&outcome(Fate::Timeout, 0));
         let lines = g.lines(40);
         assert_eq!(lines.len(), ROWS);
-        assert!(lines[0].contains(" 20 ms"), "{}", lines[0]);
-        assert!(
-            lines[0].contains('×') && lines[0].contains("\x1b[31m"),
-            "{}",
-            lines[0]
-        );
-        assert!(lines[ROWS - 1].contains(" 10 ms"), "{}", lines[ROWS - 1]);
+        let (top, bottom) = (lines[0].to_string(), lines[ROWS - 1].to_string());
+        assert!(top.contains(" 20 ms"), "{top}");
+        let lost = lines[0].spans.iter().find(|s| s.content == "×");
+        assert_eq!(lost.unwrap().style.fg, Some(Color::Red));
+        assert!(bottom.contains(" 10 ms"), "{bottom}");
         // At the bottom left 10 ms, and the line up to 11 ms.
-        assert!(lines[ROWS - 1].contains('\u{2878}'), "{}", lines[ROWS - 1]);
-        let first = g.redraw("a line\n", 40);
-        assert!(first.starts_with("a line\n"));
-        assert!(g.redraw("", 40).starts_with("\x1b[8A\r\x1b[J"));
+        assert!(bottom.contains('\u{2878}'), "{bottom}");
     }
 
     #[test]

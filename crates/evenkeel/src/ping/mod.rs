@@ -11,9 +11,10 @@ pub(crate) mod keep;
 mod show;
 mod target;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant, SystemTime};
@@ -26,6 +27,7 @@ use evenkeel_core::ping::track::{Event, MEMORY};
 use evenkeel_kernel::StateDir;
 use evenkeel_measure::hops::{self, NearHop};
 use evenkeel_measure::ping::{Kind, Request, Session};
+use evenkeel_terminal::live::Below;
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
 use crate::args::StateArg;
@@ -137,7 +139,7 @@ pub(crate) fn ping(args: &Ping) -> Result<(), Failure> {
     let programs = evenkeel_kernel::all_maps(&StateDir::new(&args.state.state_dir));
     let session = Session::start(request, Some(Box::new(programs)))?;
     let began = Instant::now();
-    let mut screen = Screen::new(args, keep);
+    let mut screen = Screen::new(args, keep, &cancel);
     if !args.json {
         screen.text = format!("Ping {title}\n");
     }
@@ -302,7 +304,7 @@ struct Screen<'a> {
     names: Names,
     tally: Tally,
     recent: Option<(Recent, Duration)>,
-    graph: Option<Graph>,
+    graph: Option<(Graph, Below)>,
     keep: Keep,
     /// Lines that are not yet out.
     text: String,
@@ -314,11 +316,13 @@ struct Screen<'a> {
 const BEAT: Duration = Duration::from_millis(100);
 
 impl<'a> Screen<'a> {
-    fn new(args: &'a Ping, keep: Keep) -> Self {
-        let terminal = std::io::stdout().is_terminal();
-        if args.graph && !terminal && args.out.is_none() {
+    fn new(args: &'a Ping, keep: Keep, cancel: &Arc<AtomicBool>) -> Self {
+        let wanted = args.graph && !args.json;
+        let below = wanted.then(|| Below::open(graph::ROWS as u16, cancel));
+        let below = below.flatten();
+        if wanted && below.is_none() && args.out.is_none() {
             eprintln!(
-                "evenkeel: no live graph: the output is no terminal (--out DIR draws one at the end)"
+                "evenkeel: no live graph: the output is no terminal for one (--out DIR draws one at the end)"
             );
         }
         Screen {
@@ -326,7 +330,7 @@ impl<'a> Screen<'a> {
             names: Names::new(args.target.names),
             tally: Tally::new(),
             recent: args.summary.map(|s| (Recent::new(s), s)),
-            graph: (args.graph && terminal && !args.json).then(Graph::new),
+            graph: below.map(|below| (Graph::new(), below)),
             keep,
             text: String::new(),
             next: Duration::ZERO,
@@ -342,7 +346,7 @@ impl<'a> Screen<'a> {
         }
         if let Event::Outcome(o) = event {
             self.keep.add(o);
-            if let Some(graph) = &mut self.graph {
+            if let Some((graph, _)) = &mut self.graph {
                 graph.add(o);
             }
         }
@@ -379,14 +383,14 @@ impl<'a> Screen<'a> {
             self.next = now + BEAT;
             self.keep.flush();
         }
-        let text = match &mut self.graph {
-            Some(_) if !beat => return Ok(false),
-            Some(graph) => {
-                let columns = terminal_size::terminal_size().map_or(80, |(w, _)| w.0);
-                graph.redraw(&std::mem::take(&mut self.text), columns.into())
-            }
-            None => std::mem::take(&mut self.text),
-        };
+        if self.graph.is_some() && !beat {
+            return Ok(false);
+        }
+        let text = std::mem::take(&mut self.text);
+        if let Some((graph, below)) = &mut self.graph {
+            below.show(&text, |columns| graph.lines(columns))?;
+            return Ok(false);
+        }
         if text.is_empty() {
             return Ok(false);
         }
@@ -402,6 +406,7 @@ impl<'a> Screen<'a> {
     fn end(mut self) -> Result<Self, Failure> {
         self.next = Duration::ZERO;
         self.pause(Duration::ZERO)?;
+        self.graph = None;
         Ok(self)
     }
 }

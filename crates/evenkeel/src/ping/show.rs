@@ -14,6 +14,7 @@ use evenkeel_core::ping::spread::Spread;
 use evenkeel_core::ping::tally::Tally;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
+use evenkeel_terminal::table::{self, Table, figures};
 use serde_json::{Value, json};
 
 /// An own queue that is worth a word.
@@ -158,6 +159,21 @@ fn rows(t: &Tally) -> Vec<(&'static str, Summary)> {
         .collect()
 }
 
+/// The table of times.
+fn times(rows: &[(&str, Summary)]) -> Table {
+    let heads = [
+        "n", "min", "avg", "max", "stddev", "median", "p90", "p95", "p99",
+    ];
+    let mut table = Table::new(&[vec![table::words("ms")], heads.map(figures).to_vec()].concat());
+    for (name, s) in rows {
+        let times = [s.min, s.avg, s.max, s.stddev, s.median, s.p90, s.p95, s.p99];
+        let mut cells = vec![(*name).to_owned(), s.n.to_string()];
+        cells.extend(times.map(|v| format!("{v:.3}")));
+        table.row(cells);
+    }
+    table
+}
+
 /// Everything at the end.
 pub(crate) fn statistics(
     t: &Tally,
@@ -169,18 +185,7 @@ pub(crate) fn statistics(
     let mut text = format!("\n--- {what}: {:.1} s\n{}\n", took.as_secs_f64(), counts(t));
     let rows = rows(t);
     if !rows.is_empty() {
-        let _ = writeln!(
-            text,
-            "{:<20} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "ms", "n", "min", "avg", "max", "stddev", "median", "p90", "p95", "p99"
-        );
-    }
-    for (name, s) in rows {
-        let _ = write!(text, "{name:<20} {:>8}", s.n);
-        for v in [s.min, s.avg, s.max, s.stddev, s.median, s.p90, s.p95, s.p99] {
-            let _ = write!(text, " {v:>9.3}");
-        }
-        text.push('\n');
+        text += &times(&rows).to_string();
     }
     if t.unstamped > 0 {
         let _ = writeln!(
@@ -205,20 +210,15 @@ pub(crate) fn statistics(
 
 /// The table of a sweep and the line through it.
 fn sizes(t: &Tally) -> String {
-    let mut text = format!(
-        "{:>9} {:>6} {:>9} {:>10}\n",
-        "payload", "sent", "answered", "min ms"
-    );
+    let mut table = Table::new(&["payload", "sent", "answered", "min ms"].map(figures));
     for (size, row) in &t.sizes {
         let min = row.min.map_or("-".to_owned(), |m| {
             format!("{:.3}", m.as_secs_f64() * 1000.0)
         });
-        let _ = writeln!(
-            text,
-            "{size:>9} {:>6} {:>9} {min:>10}",
-            row.sent, row.answered
-        );
+        let (sent, answered) = (row.sent.to_string(), row.answered.to_string());
+        table.row([size.to_string(), sent, answered, min]);
     }
+    let mut text = table.to_string();
     let Some(fit) = Fit::through(&t.sizes) else {
         return text + "no line through it: fewer than three sizes were answered\n";
     };

@@ -6,12 +6,12 @@
 //! than 2 s or eight round trips). Non-goals: the model of lines and senders
 //! (`evenkeel_core::fluid`).
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use evenkeel_core::fluid::{Judged, Scene, draw, run};
+use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, print};
 use serde::Serialize;
 
@@ -110,20 +110,20 @@ pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
     if args.json {
         return print(&(serde_json::to_string_pretty(&sums).map_err(Failure::work)? + "\n"));
     }
-    let percent = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
-    let mut text = format!(
-        "{} lines of 0.3 Mbit/s to 2 Gbit/s, 2 to 600 ms, five minutes each\n{:<28}{:>10}{:>16}{:>12}{:>12}\n",
-        args.count, "", "directions", "capacity right", "starved", "queued"
-    );
+    let percent = |part: u64, of: u64| format!("{:.1} %", 100.0 * part as f64 / of.max(1) as f64);
+    let heads = ["directions", "capacity right", "starved", "queued"];
+    let mut table = Table::new(&[vec![words("")], heads.map(figures).to_vec()].concat());
     for (name, s) in sums.rows() {
-        let _ = writeln!(
-            text,
-            "{name:<28}{:>10}{:>14.1} %{:>10.1} %{:>10.1} %",
-            s.directions,
+        table.row([
+            name.to_owned(),
+            s.directions.to_string(),
             percent(s.right, s.looks),
             percent(s.starved, s.directions),
-            percent(s.queued, s.directions)
-        );
+            percent(s.queued, s.directions),
+        ]);
     }
-    print(&text)
+    print(&format!(
+        "{} lines of 0.3 Mbit/s to 2 Gbit/s, 2 to 600 ms, five minutes each\n{table}",
+        args.count
+    ))
 }

@@ -17,6 +17,7 @@ use evenkeel_lab::pages::{
     self, CellRecord, Code, Confirmed, DIRECTORY, Figures, Page, Record, State,
 };
 use evenkeel_lab::{Cell, cells};
+use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, print};
 
 use crate::lab::today;
@@ -125,7 +126,7 @@ fn check(looked: &[(&Page, State)], all: &[Page], quoted: bool) -> Result<(), Fa
 
 /// What is to be made, and how long that takes.
 fn say_plan(looked: &[(&Page, State)]) -> Result<(), Failure> {
-    let mut text = String::new();
+    let mut table = Table::new(&[words("page"), figures("cells"), figures("min"), words("")]);
     let mut all = 0.0;
     for (page, state) in looked {
         let record = page.record(Path::new("."));
@@ -141,23 +142,18 @@ fn say_plan(looked: &[(&Page, State)]) -> Result<(), Failure> {
         all += seconds;
         let minutes = (seconds / 60.0).ceil();
         let quiet = if page.quiet {
-            ", on an otherwise idle machine"
+            "on an otherwise idle machine"
         } else {
             ""
         };
-        let _ = writeln!(
-            text,
-            "{:<20} {count:>4} cells, {minutes:>3.0} min{quiet}",
-            page.name
-        );
+        let (cells, minutes) = (count.to_string(), minutes.to_string());
+        table.row([page.name.as_str(), &cells, &minutes, quiet]);
     }
-    let _ = writeln!(
-        text,
-        "{} pages, some {:.0} minutes",
-        looked.len(),
-        (all / 60.0).ceil()
-    );
-    print(&text)
+    let minutes = (all / 60.0).ceil();
+    print(&format!(
+        "{table}{} pages, some {minutes:.0} minutes\n",
+        looked.len()
+    ))
 }
 
 fn at_least(known: f64) -> f64 {

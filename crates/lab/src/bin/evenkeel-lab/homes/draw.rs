@@ -85,9 +85,12 @@ struct Server {
 
 #[derive(Debug, Serialize)]
 struct Duration {
-    full_s: f64,
-    quick_s: f64,
-    idle_s: f64,
+    #[serde(rename = "full_s")]
+    full: f64,
+    #[serde(rename = "quick_s")]
+    quick: f64,
+    #[serde(rename = "idle_s")]
+    idle: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,9 +188,12 @@ pub(super) fn draw(seed: u64) -> Home {
     let changes = &mut Luck::new(seed, kind::CHANGES);
     let swing = access.radio.then(|| walk(changes, &access, seed));
     let steps = swing.is_none() && changes.happens(0.3);
-    let mut stepped = |rate: f64| match steps {
-        true => steps_of(changes, rate),
-        false => Vec::new(),
+    let mut stepped = |rate: f64| {
+        if steps {
+            steps_of(changes, rate)
+        } else {
+            Vec::new()
+        }
     };
     let (down_steps, up_steps) = (stepped(access.down), stepped(access.up));
     let provider = &mut Luck::new(seed, kind::PROVIDER);
@@ -240,9 +246,9 @@ pub(super) fn draw(seed: u64) -> Home {
         line,
         servers,
         duration: Duration {
-            full_s: LENGTH,
-            quick_s: LENGTH,
-            idle_s: 3.0,
+            full: LENGTH,
+            quick: LENGTH,
+            idle: 3.0,
         },
         probe: Probe { interval_ms: 20.0 },
         loads: vec![Load { name: LOAD, flows }],

@@ -108,9 +108,8 @@ impl Judged {
         let slower = line.up.min(line.down).bps().max(1) as f64;
         let packet = f64::from(line.framing.wire_len(MTU)) * 8000.0 / slower;
         let queue = QUEUE.max(3.0 * packet);
-        let missing = |got: f64, could: f64| match could > 0.0 {
-            true => 1.0 - got / could,
-            false => 0.0,
+        let missing = |got: f64, could: f64| {
+            if could > 0.0 { 1.0 - got / could } else { 0.0 }
         };
         let regrets = Kind::ALL.map(|kind| {
             let (value, limit) = match kind {
@@ -171,10 +170,8 @@ fn starved(run: &Series, oracle: &Series) -> f64 {
             if *could < 0.2 * most || *could <= 0.0 {
                 continue;
             }
-            now = match got.get(i).is_none_or(|g| *g < 0.5 * could) {
-                true => now + 1,
-                false => 0,
-            };
+            let is_short = got.get(i).is_none_or(|g| *g < 0.5 * could);
+            now = if is_short { now + 1 } else { 0 };
             longest = longest.max(now);
         }
         f64::from(longest)

@@ -106,6 +106,13 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn every_feature_has_a_configuration_option() {
+    let all: BTreeSet<_> = Feature::ALL.iter().map(|f| f.config()).collect();
+    assert_eq!(all.len(), Feature::ALL.len());
+    assert!(all.iter().all(|c| c.starts_with("CONFIG_")), "{all:?}");
+}
+
+#[test]
 fn no_handle_is_given_twice() {
     for backend in Backend::ALL {
         let p = plan(&caps(backend), &device(14), vdsl(), Policy::default()).unwrap();
@@ -399,4 +406,74 @@ fn only_cake_counts_more_and_not_on_a_port() {
     }
     assert_eq!(of(Backend::Cake, true, vdsl(), Mode::Ping), 0);
     assert_eq!(of(Backend::Cake, false, vdsl(), Mode::Bandwidth), 0);
+}
+
+/// Super-packets are bounded while we shape, and as before afterwards.
+#[test]
+fn sizes_are_set_with_the_rates_and_given_back() {
+    let set = |ops: &[Op]| {
+        let set: Vec<_> = ops
+            .iter()
+            .filter_map(|op| match op {
+                Op::LinkSet { name, settings } if name == "wan" => Some(*settings),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(set.len(), 1);
+        let s = set[0];
+        (s.gso_max_size, s.gro_max_size, s.gro_ipv4_max_size)
+    };
+    let line = Line {
+        down: Rate::from_kbit(40_000),
+        up: Rate::from_kbit(400),
+        ..vdsl()
+    };
+    let mut device = device(14);
+    device.sizes.gro_ipv4 = Some(3200);
+    let p = plan(&caps(Backend::Cake), &device, line, Policy::default()).unwrap();
+    // Two frames of 1514; 96 % of 40 Mbit/s for 1 ms; what it was.
+    let bounded = (Some(3028), Some(4800), Some(3200));
+    assert_eq!((set(&p.setup), set(&p.update)), (bounded, bounded));
+    let removed = removal("wan", "ek-ifb7", true, device.sizes);
+    assert_eq!(set(&removed), (Some(65536), Some(65536), Some(3200)));
+}
+
+#[test]
+fn a_kernel_without_matchall_needs_u32_for_downloads() {
+    let without = |features: &[Feature]| {
+        let mut caps = caps(Backend::Cake);
+        features.iter().for_each(|f| assert!(caps.0.remove(f)));
+        plan(&caps, &device(14), vdsl(), Policy::default())
+    };
+    assert_eq!(
+        without(&[Feature::Matchall]).unwrap().backend,
+        Backend::Cake
+    );
+    assert_eq!(without(&[Feature::U32]).unwrap().backend, Backend::Cake);
+    let e = without(&[Feature::Matchall, Feature::U32]).unwrap_err();
+    assert!(e.to_string().contains("CONFIG_NET_CLS_U32"), "{e}");
+}
+
+/// What `--dry-run` prints.
+fn printed(caps: &Capabilities, device: &Device, policy: Policy) -> String {
+    let line = Line {
+        down: Rate::from_kbit(50_000),
+        up: Rate::from_kbit(2000),
+        ..vdsl()
+    };
+    let p = plan(caps, device, line, policy).unwrap();
+    let lines = |ops: &[Op]| ops.iter().map(|op| format!("{op}\n")).collect::<String>();
+    format!("{}then\n{}", lines(&p.setup), lines(&p.update))
+}
+
+#[test]
+fn cake_as_printed() {
+    let all = printed(&caps(Backend::Cake), &device(14), Policy::default());
+    assert_eq!(all, "XX");
+}
+
+#[test]
+fn htb_as_printed() {
+    let all = printed(&caps(Backend::HtbFqCodel), &device(14), Policy::default());
+    assert_eq!(all, "XX");
 }

@@ -299,6 +299,22 @@ mod tests {
         }
     }
 
+    /// An option is the one of its kind, and of the length that its RFC gives it.
+    #[test]
+    fn options_that_look_alike() {
+        let with = |options: &[u8]| {
+            let mut bytes = SYN[..20].to_vec();
+            bytes[12] = 0x70;
+            bytes.extend(options);
+            let tcp = Tcp::parse(&bytes).unwrap();
+            (tcp.mss(), tcp.window_scale())
+        };
+        assert_eq!(with(&[30, 4, 1, 2, 2, 4, 5, 180]), (Some(1460), None));
+        assert_eq!(with(&[2, 3, 1, 3, 4, 7, 7, 0]), (None, None));
+        // What follows the end of the list is padding.
+        assert_eq!(with(&[3, 3, 7, 0, 2, 4, 5, 180]), (None, Some(7)));
+    }
+
     #[test]
     fn impossible_lengths() {
         assert_eq!(Tcp::parse(&SYN[..39]), Err(PacketError::Truncated));

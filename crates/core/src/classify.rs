@@ -187,4 +187,16 @@ mod tests {
             }
         }
     }
+
+    /// `cake_select_tin`: `tin_order[minor - 1]`, and diffserv4's `bulk_order` is 1, 0, 2, 3.
+    #[test]
+    fn tiers_are_cakes_tins() {
+        let bulk_order = [1, 0, 2, 3];
+        let tin = |tier: Tier| bulk_order[usize::from(tier.cake_minor()) - 1];
+        // Tins of diffserv4: best effort, bulk, video, voice.
+        let tins = [Tier::BestEffort, Tier::Bulk, Tier::Video, Tier::Voice].map(tin);
+        assert_eq!(tins, [0, 1, 2, 3]);
+        let names = Tier::ALL.map(|t| t.to_string());
+        assert_eq!(names, ["voice", "video", "best effort", "bulk"]);
+    }
 }

@@ -320,6 +320,29 @@ mod tests {
         );
     }
 
+    #[test]
+    fn files_have_texts() {
+        let framing: Framing = serde_json::from_str("\"ptm:30:mpu64\"").unwrap();
+        assert_eq!(framing, Framing::new(Mode::Ptm, 30, 64));
+        assert_eq!(serde_json::to_string(&framing).unwrap(), "\"ptm:30:mpu64\"");
+        assert!(serde_json::from_str::<Framing>("\"adsl\"").is_err());
+    }
+
+    /// Worked by hand: ten packets of 1500 bytes, and ten that a minimum makes longer.
+    #[test]
+    fn many_packets_of_one_length() {
+        for (text, ip, wire) in [
+            ("none:18", 15_000.0, 15_180.0),
+            ("ptm:24", 15_000.0, 15_240.0 * 65.0 / 64.0),
+            ("atm:36", 15_000.0, (320.0 + 5.0) * 53.0),
+            ("none:4:mpu64", 400.0, 640.0),
+        ] {
+            let framing: Framing = text.parse().unwrap();
+            let got = framing.wire_bytes(ip, 10.0);
+            assert!((got - wire).abs() < 1e-6, "{text}: {got}");
+        }
+    }
+
     proptest! {
         #[test]
         fn display_reads_back(mode in 0..3, overhead in -64i16..=256, mpu in 0u16..=256) {

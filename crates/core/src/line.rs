@@ -37,3 +37,39 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ADSL2+ carries 24 Mbit/s down and 3.5 up (ITU-T G.992.5): what is faster in either direction is
+    /// none.
+    #[test]
+    fn cells_are_assumed_where_adsl_is_possible() {
+        use crate::framing::Mode;
+        for (down, up, mode) in [
+            (24_500, 3500, Mode::Atm),
+            (24_501, 3500, Mode::Ptm),
+            (24_500, 3501, Mode::Ptm),
+            (1000, 10_000, Mode::Ptm),
+            (100_000, 1000, Mode::Ptm),
+        ] {
+            let (down, up) = (Rate::from_kbit(down), Rate::from_kbit(up));
+            assert_eq!(Line::assume_framing(down, up).mode, mode, "{down} {up}");
+        }
+    }
+
+    #[test]
+    fn more_than_ten_to_one_is_very_asymmetric() {
+        let line = |down, up| Line {
+            down,
+            up: Rate::from_kbit(up),
+            framing: Framing::default(),
+        };
+        let mbit = |n| Rate::from_kbit(1000 * n);
+        assert!(!line(mbit(100), 10_000).very_asymmetric());
+        assert!(line(mbit(100), 9999).very_asymmetric());
+        // Nothing is known of it yet.
+        assert!(!line(Line::OPEN, 1000).very_asymmetric());
+    }
+}

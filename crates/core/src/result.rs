@@ -464,4 +464,35 @@ mod tests {
             assert!((got - factor).abs() < 1e-9, "{without} {with}: {got}");
         }
     }
+
+    /// What a load moves is in its name, if it is one of ours; acknowledgements are no upload.
+    #[test]
+    fn loads_move_what_their_names_say() {
+        for (load, carried, moves) in [
+            ("down4", (90_000.0, 1800.0), (true, false)),
+            ("up1", (900.0, 30_000.0), (false, true)),
+            ("downs", (90_000.0, 1800.0), (true, true)),
+            ("video", (5000.0, 0.0), (true, false)),
+            ("voice", (0.0, 64.0), (false, true)),
+            ("idle", (0.0, 0.0), (false, false)),
+        ] {
+            assert_eq!(directions(load, carried.0, carried.1), moves, "{load}");
+        }
+    }
+
+    /// What nothing was kept of, because there was nothing, is left out.
+    #[test]
+    fn nothing_is_kept_of_nothing() {
+        let runs = [
+            run("none", "up1", 90.0, 0.0, 0.0),
+            run("evenkeel", "up1", 1.0, 0.0, 30_000.0),
+            run("none", "down1", 90.0, 50_000.0, 1800.0),
+            run("evenkeel", "down1", 1.0, 0.0, 0.0),
+        ];
+        let kept: Vec<_> = factors(&runs)
+            .iter()
+            .map(|f| (f.down_kept, f.up_kept))
+            .collect();
+        assert_eq!(kept, [(None, None), (Some(0.0), None)]);
+    }
 }

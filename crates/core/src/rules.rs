@@ -347,6 +347,7 @@ mod tests {
             ("63", 63),
             ("ef", 46),
             ("le", 1),
+            ("va", 44),
             ("cs0", 0),
             ("cs7", 56),
             ("af11", 10),
@@ -390,6 +391,14 @@ mod tests {
         assert_eq!(all.len(), headers - 2 + 1, "ICMP is two protocols");
         assert_eq!(all[0], rule("voice mark 10"));
         assert!(all.contains(&rule("voice udp port 53")));
+        // ICMP and ICMPv6.
+        assert!(all.contains(&rule("voice proto 1")) && all.contains(&rule("voice proto 58")));
+        // CAKE reads DSCP itself, but for TOS minimum delay, and never marks.
+        let known = |r: &FlowRule| r.cake_knows;
+        assert!(
+            all.iter()
+                .all(|r| known(r) == (r.dscp.is_some() && r.dscp != Some(4)))
+        );
         assert!(
             all.iter()
                 .any(|r| r.dscp == Some(8) && r.tier == Tier::Bulk)

@@ -188,6 +188,20 @@ mod tests {
     }
 
     #[test]
+    fn words_and_the_least_and_most() {
+        for (text, mss) in [
+            ("auto", Mss::Auto),
+            ("off", Mss::Off),
+            ("216", Mss::Bytes(216)),
+            ("65495", Mss::Bytes(65_495)),
+        ] {
+            assert_eq!(text.parse(), Ok(mss));
+        }
+        assert_eq!(Longest(Some(776)).to_string(), "776 bytes");
+        assert_eq!(Longest(None).to_string(), "any length");
+    }
+
+    #[test]
     fn other_words_are_refused() {
         for text in ["", "on", "-1", "215", "65496", "1460 bytes"] {
             let e = text.parse::<Mss>().unwrap_err();

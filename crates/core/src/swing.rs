@@ -170,4 +170,36 @@ mod tests {
         let first: Vec<u64> = one.down.iter().take(3).map(|s| s.1.kbit()).collect();
         assert_eq!(first, [10_319, 12_009, 6_483]);
     }
+
+    /// The rate goes by a factor, the round trip by an eighth of its range, each evenly in both
+    /// directions; a bound throws back as far as it was passed.
+    #[test]
+    fn bounds_throw_back() {
+        let swing = lte(Kind::Walk(2.0));
+        let (low, high) = (100.0, 900.0);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        for seed in 0..200 {
+            let random = || SplitMix64::new(seed);
+            let luck = 2.0 * random().unit() - 1.0;
+            let next = |at, by_factor| swing.next(at, low, high, by_factor, &mut random());
+            let (times, more) = (2f64.powf(luck), 100.0 * luck);
+            assert!(near(next(400.0, true), 400.0 * times));
+            assert!(near(next(400.0, false), 400.0 + more));
+            let within = |v: f64| v.clamp(low, high);
+            let (up, down) = (times.max(1.0 / times), more.abs());
+            // From the upper bound it goes down, from the lower one up, whatever the luck.
+            assert!(near(next(high, true), within(high / up)));
+            assert!(near(next(high, false), high - down));
+            assert!(near(next(low, true), within(low * up)));
+            assert!(near(next(low, false), low + down));
+            // 50 from the bound: it is reached, or passed and thrown back.
+            let beyond = 850.0 + more;
+            let expected = if beyond > high {
+                1800.0 - beyond
+            } else {
+                beyond
+            };
+            assert!(near(next(850.0, false), expected));
+        }
+    }
 }

@@ -283,6 +283,9 @@ mod tests {
         assert!("1.1234567890mbit".parse::<Rate>().is_err());
         assert!("1.123456789mbit".parse::<Rate>().is_ok());
         assert!(".5mbit".parse::<Rate>().is_err());
+        // 18 digits are read, more are not.
+        assert_eq!("000000000000008000bit".parse(), Ok(Rate::MIN));
+        assert!("0000000000000008000bit".parse::<Rate>().is_err());
     }
 
     proptest! {

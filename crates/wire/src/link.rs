@@ -256,3 +256,160 @@ pub(crate) fn set(index: u32, settings: &LinkSettings) -> Writer {
     w.u32_if(GRO_IPV4_MAX_SIZE, settings.gro_ipv4_max_size);
     w
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_core::tc::Op;
+
+    /// An `RTM_NEWLINK` with these attributes after `struct ifinfomsg`.
+    fn new_link(hardware: u16, flags: u32, fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut body = vec![0, 0];
+        body.extend(hardware.to_ne_bytes());
+        for field in [7, flags, 0u32] {
+            body.extend(field.to_ne_bytes());
+        }
+        let mut w = Writer::new(start(NEW_LINK, 0, &body));
+        fill(&mut w);
+        finish(w.finish())
+    }
+
+    fn decode(bytes: &[u8]) -> Option<LinkInfo> {
+        LinkInfo::all(bytes).next()
+    }
+
+    #[test]
+    fn everything_a_kernel_reports_is_read() {
+        let bytes = new_link(1, 0x1043, |w| {
+            w.text(3, "ek-ifb7").u32(4, 1500).u32(5, 3).u32(10, 4);
+            w.text(6, "cake").u32(13, 32).u32(31, 2);
+            w.nest(18, |w| {
+                w.text(1, "ifb");
+            });
+            let counters: Vec<u8> = (1..=24u64).flat_map(u64::to_ne_bytes).collect();
+            w.bytes(23, &counters);
+            w.u32(40, 65_535).u32(41, 65_536).u32(58, 65_537);
+            w.u32(64, 65_538).u32(63, 99);
+        });
+        let info = decode(&bytes).unwrap();
+        assert_eq!(
+            info,
+            LinkInfo {
+                index: 7,
+                name: "ek-ifb7".into(),
+                hardware: Hardware::Ethernet,
+                flags: 0x1043,
+                mtu: 1500,
+                txqlen: 32,
+                lower: 3,
+                master: 4,
+                qdisc: "cake".into(),
+                kind: "ifb".into(),
+                tx_queues: 2,
+                gso_max_size: Some(65_536),
+                gso_max_segs: Some(65_535),
+                gro_max_size: Some(65_537),
+                gro_ipv4_max_size: Some(65_538),
+                rx_bytes: 3,
+                tx_bytes: 4,
+            }
+        );
+    }
+
+    /// An old kernel says less; a message that ends within its head says nothing.
+    #[test]
+    fn what_is_not_reported_is_not_made_up() {
+        let bytes = new_link(65_534, 0, |_| {});
+        let info = decode(&bytes).unwrap();
+        assert_eq!((info.index, info.tx_queues, info.lower), (7, 1, 0));
+        assert_eq!((info.gso_max_size, info.gro_ipv4_max_size), (None, None));
+        assert_eq!((info.name.as_str(), info.kind.as_str()), ("", ""));
+        let short = finish(bytes[..bytes.len() - 1].to_vec());
+        assert_eq!(decode(&short), None);
+        let mut deleted = bytes;
+        deleted[4..6].copy_from_slice(&DEL_LINK.to_ne_bytes());
+        assert_eq!(decode(&deleted), None, "only RTM_NEWLINK");
+    }
+
+    #[test]
+    fn only_iff_up_is_up() {
+        for (flags, up) in [(0, false), (1, true), (0x1043, true), (0x1042, false)] {
+            let info = decode(&new_link(1, flags, |_| {})).unwrap();
+            assert_eq!(info.is_up(), up, "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn bytes_before_the_ip_packet_follow_from_the_hardware() {
+        for (arphrd, header) in [(1, Some(14)), (772, Some(14)), (801, None)] {
+            let info = decode(&new_link(arphrd, 0, |_| {})).unwrap();
+            assert_eq!(info.hardware.header_len(), header, "{arphrd}");
+        }
+        // PPP, tunnels, raw IP and TUN.
+        for arphrd in [512, 768, 769, 776, 778, 823, 519, 65_534] {
+            let info = decode(&new_link(arphrd, 0, |_| {})).unwrap();
+            assert_eq!(info.hardware, Hardware::Bare(arphrd));
+            assert_eq!(info.hardware.header_len(), Some(0), "{arphrd}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn literal_requests() {
+        // RTM_GETSTATS of device 7, the 64-bit counters only.
+        let mut bytes = vec![28, 0, 0, 0, 94, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend([0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(Counters::request(7), bytes);
+        // RTM_GETLINK of all: NLM_F_REQUEST and NLM_F_DUMP.
+        let mut bytes = vec![32, 0, 0, 0, 18, 0, 1, 3];
+        bytes.resize(32, 0);
+        assert_eq!(dump_links(), bytes);
+    }
+
+    #[test]
+    fn counters_of_one_device() {
+        let answer = |kind| {
+            let mut w = Writer::new(start(kind, 0, &[0; IF_STATS]));
+            let counters: Vec<u8> = (1..=24u64).flat_map(u64::to_ne_bytes).collect();
+            w.bytes(1, &counters);
+            finish(w.finish())
+        };
+        let counted = Counters {
+            rx_packets: 1,
+            tx_packets: 2,
+            rx_bytes: 3,
+            tx_bytes: 4,
+        };
+        assert_eq!(Counters::decode(&answer(92)), Some(counted));
+        assert_eq!(Counters::decode(&answer(16)), None);
+        // After another message, as a socket may have it.
+        let both = [answer(16), answer(92)].concat();
+        assert_eq!(Counters::decode(&both), Some(counted));
+    }
+
+    /// `dev_valid_name`: what the kernel would refuse is refused with the name.
+    #[test]
+    fn names_that_no_device_can_have() {
+        let add = |name: &str| {
+            let name = name.to_owned();
+            crate::encode(&Op::LinkAddIfb { name }, &|_| None)
+        };
+        for name in ["ek-ifb7", "...", "fifteen-letters", "a"] {
+            assert!(add(name).is_ok(), "{name:?}");
+        }
+        let wrong = [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a:b",
+            "a b",
+            "a\tb",
+            "a\0b",
+            "sixteen-letters-",
+        ];
+        for name in wrong {
+            assert_eq!(add(name), Err(EncodeError::BadName(name.into())));
+        }
+    }
+}

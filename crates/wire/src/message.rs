@@ -194,6 +194,30 @@ mod tests {
         assert_eq!((ack.errno, ack.text), (2, None));
     }
 
+    /// Where the attributes begin when the echoed request cannot be as short as it says.
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn an_echo_is_a_header_at_least() {
+        for length in [0, 15] {
+            let mut echo = [0; 16];
+            echo[0] = length;
+            let bytes = refused(NLM_F_ACK_TLVS, &echo);
+            let ack = messages(&bytes).next().unwrap().acknowledgement().unwrap();
+            assert_eq!(ack.offset, Some(36), "{length}");
+        }
+    }
+
+    #[test]
+    fn messages_without_payload() {
+        let noop = finish(start(NLMSG_NOOP, 0, &[]));
+        let done = finish(start(NLMSG_DONE, 0, &[]));
+        let both = [noop, done].concat();
+        let kinds: Vec<_> = messages(&both)
+            .map(|m| (m.is_noop(), m.is_done(), m.payload().len()))
+            .collect();
+        assert_eq!(kinds, [(true, false, 0), (false, true, 0)]);
+    }
+
     #[test]
     fn several_in_one_datagram() {
         let mut bytes = finish(start(36, 2, &[1, 2, 3, 4]));

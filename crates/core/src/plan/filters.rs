@@ -322,3 +322,371 @@ pub(super) fn divert(wan: &Side<'_>, ifb: &str, cake: Option<u16>) -> Vec<Op> {
     });
     ops
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Line;
+    use crate::plan::{Capabilities, Choice, Device, LinkSizes, Policy, plan};
+    use crate::{Framing, Rate};
+
+    fn device() -> Device {
+        Device {
+            name: "wan".into(),
+            ifindex: 7,
+            link_header: 14,
+            mtu: 1500,
+            is_port: false,
+            has_clsact: false,
+            sizes: LinkSizes::default(),
+        }
+    }
+
+    fn line() -> Line {
+        Line {
+            down: Rate::from_kbit(50_000),
+            up: Rate::from_kbit(10_000),
+            framing: Framing::default(),
+        }
+    }
+
+    /// What the plan hangs on `dev` at `parent`, on a kernel without eBPF and without `lacks`.
+    fn filters(choice: Choice, lacks: &[Feature], dev: &str, parent: Handle) -> Vec<Filter> {
+        let mut caps = Capabilities(Feature::ALL.into());
+        caps.0.remove(&Feature::Bpf);
+        lacks.iter().for_each(|f| assert!(caps.0.remove(f)));
+        let policy = Policy {
+            choice,
+            ..Policy::default()
+        };
+        let plan = plan(&caps, &device(), line(), policy).unwrap();
+        let here = |op: Op| match op {
+            Op::FilterAdd { dev: d, filter } if d == dev.into() && filter.parent == parent => {
+                Some(filter)
+            }
+            _ => None,
+        };
+        plan.setup.into_iter().filter_map(here).collect()
+    }
+
+    /// An IP packet as cls_u32 sees it.
+    #[derive(Clone, Copy)]
+    struct Packet {
+        v6: bool,
+        dscp: u8,
+        proto: u8,
+        /// Total length of IPv4, payload length of IPv6.
+        length: u16,
+        ports: (u16, u16),
+        fragment: u16,
+        options: bool,
+        mark: u32,
+    }
+
+    const PLAIN: Packet = Packet {
+        v6: false,
+        dscp: 0,
+        proto: 6,
+        length: 1400,
+        ports: (40_000, 50_000),
+        fragment: 0,
+        options: false,
+        mark: 0,
+    };
+
+    impl Packet {
+        fn family(self) -> Protocol {
+            if self.v6 {
+                Protocol::Ipv6
+            } else {
+                Protocol::Ip
+            }
+        }
+
+        fn bytes(self) -> Vec<u8> {
+            let length = self.length.to_be_bytes();
+            let mut bytes = if self.v6 {
+                let first = 0x6000_0000 | u32::from(self.dscp) << 22 | 0xabcde;
+                let mut head = first.to_be_bytes().to_vec();
+                head.extend([length[0], length[1], self.proto, 64]);
+                head.resize(40, 0x20);
+                head
+            } else {
+                let ihl = if self.options { 6 } else { 5 };
+                let mut head = vec![0x40 | ihl, self.dscp << 2, length[0], length[1], 0x12, 0x34];
+                head.extend((0x4000 | self.fragment).to_be_bytes());
+                head.extend([64, self.proto]);
+                head.resize(20, 0x20);
+                head
+            };
+            for port in [self.ports.0, self.ports.1] {
+                bytes.extend(port.to_be_bytes());
+            }
+            bytes.resize(bytes.len() + 40, 0);
+            bytes
+        }
+    }
+
+    /// `u32_classify` (net/sched/cls_u32.c), as far as our filters use it: the first rule that holds
+    /// and leads somewhere, by preference.
+    fn classify(filters: &[Filter], packet: Packet) -> Option<&U32> {
+        walk(filters, None, packet, &packet.bytes())
+    }
+
+    fn walk<'a>(
+        filters: &'a [Filter],
+        bucket: Option<U32Handle>,
+        packet: Packet,
+        bytes: &[u8],
+    ) -> Option<&'a U32> {
+        let word = |at: i32| u32::from_be_bytes(*bytes[at as usize..].first_chunk().unwrap());
+        for filter in filters {
+            let FilterKind::U32(rule) = &filter.kind else {
+                continue;
+            };
+            let asked = match bucket {
+                None => rule.ht.is_none() && filter.protocol == packet.family(),
+                Some(_) => rule.ht == bucket,
+            };
+            let marked = |m: &Mark| packet.mark & m.mask == m.val;
+            let holds = rule.keys.iter().all(|k| word(k.off) & k.mask == k.val)
+                && rule.mark.as_ref().is_none_or(marked);
+            if rule.divisor.is_some() || !asked || !holds {
+                continue;
+            }
+            let Some(table) = rule.link else {
+                return Some(rule);
+            };
+            let divisor = filters.iter().find_map(|f| match &f.kind {
+                FilterKind::U32(u) if f.handle == table.0 => u.divisor,
+                _ => None,
+            });
+            let hash = rule.hashkey.map_or(0, |h| {
+                (word(h.at.into()) & h.mask) >> h.mask.trailing_zeros()
+            });
+            let below = hash & (divisor.expect("the table was made") - 1);
+            let number = (table.0 >> 20) as u16;
+            let next = U32Handle::bucket(number, below as u8);
+            let found = walk(filters, Some(next), packet, bytes);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Packets and the tiers that the default rules say.
+    fn cases() -> Vec<(Packet, Tier)> {
+        let udp = Packet { proto: 17, ..PLAIN };
+        let mut all = vec![
+            (PLAIN, Tier::BestEffort),
+            (udp, Tier::BestEffort),
+            (Packet { proto: 47, ..PLAIN }, Tier::BestEffort),
+        ];
+        for proto in [6, 17] {
+            let any = Packet { proto, ..PLAIN };
+            for ports in [(53, 9), (9, 53)] {
+                all.push((Packet { ports, ..any }, Tier::Voice));
+            }
+        }
+        // Below 128 bytes of TCP and 256 of UDP.
+        for (proto, size) in [(6, 128), (17, 256)] {
+            for (length, tier) in [(size - 1, Tier::Voice), (size, Tier::BestEffort)] {
+                all.push((
+                    Packet {
+                        proto,
+                        length,
+                        ..PLAIN
+                    },
+                    tier,
+                ));
+            }
+        }
+        for (dscp, tier) in [
+            (4, Tier::Voice),
+            (46, Tier::Voice),
+            (34, Tier::Video),
+            (8, Tier::Bulk),
+        ] {
+            all.push((Packet { dscp, ..PLAIN }, tier));
+        }
+        let mut all: Vec<_> = [false, true]
+            .into_iter()
+            .flat_map(|v6| {
+                all.clone()
+                    .into_iter()
+                    .map(move |(p, t)| (Packet { v6, ..p }, t))
+            })
+            .collect();
+        all.push((Packet { proto: 1, ..PLAIN }, Tier::Voice));
+        all.push((
+            Packet {
+                v6: true,
+                proto: 58,
+                ..PLAIN
+            },
+            Tier::Voice,
+        ));
+        // ICMP's number is not ICMPv6's, nor the other way round.
+        all.push((
+            Packet {
+                v6: true,
+                proto: 1,
+                ..PLAIN
+            },
+            Tier::BestEffort,
+        ));
+        all.push((Packet { proto: 58, ..PLAIN }, Tier::BestEffort));
+        // Where ports would be is something else.
+        let dns = Packet {
+            ports: (53, 53),
+            ..udp
+        };
+        all.push((
+            Packet {
+                fragment: 185,
+                ..dns
+            },
+            Tier::BestEffort,
+        ));
+        all.push((
+            Packet {
+                options: true,
+                ..dns
+            },
+            Tier::BestEffort,
+        ));
+        all
+    }
+
+    const SIDES: [(&str, u16); 2] = [("wan", 0xec0), ("ek-ifb7", 0xec1)];
+
+    #[test]
+    fn packets_reach_the_class_of_their_tier() {
+        for (dev, major) in SIDES {
+            let all = filters(Choice::Htb, &[], dev, Handle::qdisc(major));
+            for (packet, tier) in cases() {
+                let class = classify(&all, packet).and_then(|r| r.classid);
+                let expected = Handle::class(major, Leaf::Tier(tier).minor());
+                assert_eq!(class, Some(expected), "{dev} {:x?}", packet.bytes());
+            }
+        }
+    }
+
+    /// Bare kernels: TCP and UDP by bits 1 to 4 of the port on our side, all else in the first bucket.
+    #[test]
+    fn packets_reach_a_bucket_of_their_tier() {
+        for (dev, major) in SIDES {
+            let all = filters(Choice::Bare, &[], dev, Handle::qdisc(major));
+            for (packet, tier) in cases() {
+                for port in [40_000, 40_001, 40_002, 40_031, 40_032] {
+                    let mut packet = packet;
+                    let ours = if major == 0xec0 {
+                        &mut packet.ports.0
+                    } else {
+                        &mut packet.ports.1
+                    };
+                    if *ours != 53 {
+                        *ours = port;
+                    }
+                    let bits = (*ours >> 1 & 0xf) as u8;
+                    let has_ports =
+                        matches!(packet.proto, 6 | 17) && packet.fragment == 0 && !packet.options;
+                    let bucket = if has_ports { bits } else { 0 };
+                    let class = classify(&all, packet).and_then(|r| r.classid);
+                    let expected = Handle::class(major, Leaf::Bucket(tier, bucket).minor());
+                    assert_eq!(class, Some(expected), "{dev} {:x?}", packet.bytes());
+                }
+            }
+        }
+    }
+
+    /// Ingress comes before the packet filter that marks, and some kernels' u32 sees no marks.
+    #[test]
+    fn marks_count_on_the_way_out() {
+        let tier = |dev: &str, major, lacks: &[Feature], mark| {
+            let all = filters(Choice::Htb, lacks, dev, Handle::qdisc(major));
+            let class = classify(&all, Packet { mark, ..PLAIN }).and_then(|r| r.classid);
+            class.map(Handle::minor)
+        };
+        for (mark, minor) in [(10, 0x10), (11, 0x30), (12, 0x40), (13, 0x30)] {
+            assert_eq!(tier("wan", 0xec0, &[], mark), Some(minor), "{mark}");
+            assert_eq!(tier("ek-ifb7", 0xec1, &[], mark), Some(0x30));
+            assert_eq!(tier("wan", 0xec0, &[Feature::U32Mark], mark), Some(0x30));
+        }
+    }
+
+    /// CAKE reads DSCP and sees small flows itself; of the rest it is told the tin.
+    #[test]
+    fn cake_is_told_what_it_does_not_see() {
+        for (hook, major) in [
+            (Handle::CLSACT_EGRESS, 0xec0),
+            (Handle::CLSACT_INGRESS, 0xec1),
+        ] {
+            let all = filters(Choice::Cake, &[], "wan", hook);
+            for (packet, tier) in cases() {
+                let small = packet.length < 256;
+                let knows = small || matches!(packet.dscp, 46 | 34 | 8);
+                let told = (tier != Tier::BestEffort && !knows)
+                    .then(|| Handle::class(major, tier.cake_minor()));
+                let rule = classify(&all, packet);
+                let mut actions: Vec<_> = told
+                    .map(|priority| Action::Skbedit { priority })
+                    .into_iter()
+                    .collect();
+                if told.is_some() && hook == Handle::CLSACT_INGRESS {
+                    actions.push(redirect("ek-ifb7"));
+                }
+                let got = rule.map(|r| r.actions.clone()).unwrap_or_default();
+                assert_eq!(got, actions, "{major:x} {:x?}", packet.bytes());
+            }
+        }
+        for lacks in [Feature::Skbedit, Feature::U32] {
+            let all = filters(Choice::Cake, &[lacks], "wan", Handle::CLSACT_EGRESS);
+            assert_eq!(all, [], "{lacks}");
+        }
+    }
+
+    /// After all else, everything that arrives goes to the IFB.
+    #[test]
+    fn what_arrives_is_diverted() {
+        for lacks in [&[][..], &[Feature::Matchall]] {
+            let all = filters(Choice::Cake, lacks, "wan", Handle::CLSACT_INGRESS);
+            let last = all.last().unwrap();
+            assert!(all.iter().all(|f| f.pref <= last.pref));
+            assert_eq!(last.protocol, Protocol::All);
+            let actions = match &last.kind {
+                FilterKind::Matchall(m) if lacks.is_empty() => &m.actions,
+                FilterKind::U32(u) if !lacks.is_empty() && u.keys.is_empty() => &u.actions,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(*actions, [redirect("ek-ifb7")]);
+        }
+    }
+
+    #[test]
+    fn programs_stand_at_both_hooks_instead() {
+        let mut caps = Capabilities(Feature::ALL.into());
+        caps.0.remove(&Feature::Cake);
+        let plan = plan(&caps, &device(), line(), Policy::default()).unwrap();
+        let mut hooks = Vec::new();
+        for op in &plan.setup {
+            match op {
+                Op::FilterAdd { filter, .. } => match &filter.kind {
+                    FilterKind::Bpf(bpf) => {
+                        assert!(bpf.direct_action && filter.pref == PROGRAM_PREF);
+                        hooks.push((filter.parent, bpf.name.as_str()));
+                    }
+                    FilterKind::Matchall(_) => {}
+                    FilterKind::U32(_) => panic!("{op}"),
+                },
+                _ => {}
+            }
+        }
+        let expected = [
+            (Handle::CLSACT_EGRESS, "ek_egress"),
+            (Handle::CLSACT_INGRESS, "ek_ingress"),
+        ];
+        assert_eq!(hooks, expected);
+    }
+}

@@ -106,6 +106,13 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn every_feature_has_a_configuration_option() {
+    let all: BTreeSet<_> = Feature::ALL.iter().map(|f| f.config()).collect();
+    assert_eq!(all.len(), Feature::ALL.len());
+    assert!(all.iter().all(|c| c.starts_with("CONFIG_")), "{all:?}");
+}
+
+#[test]
 fn no_handle_is_given_twice() {
     for backend in Backend::ALL {
         let p = plan(&caps(backend), &device(14), vdsl(), Policy::default()).unwrap();
@@ -399,4 +406,269 @@ fn only_cake_counts_more_and_not_on_a_port() {
     }
     assert_eq!(of(Backend::Cake, true, vdsl(), Mode::Ping), 0);
     assert_eq!(of(Backend::Cake, false, vdsl(), Mode::Bandwidth), 0);
+}
+
+/// Super-packets are bounded while we shape, and as before afterwards.
+#[test]
+fn sizes_are_set_with_the_rates_and_given_back() {
+    let set = |ops: &[Op]| {
+        let set: Vec<_> = ops
+            .iter()
+            .filter_map(|op| match op {
+                Op::LinkSet { name, settings } if name == "wan" => Some(settings),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(set.len(), 1);
+        let s = &set[0];
+        (s.gso_max_size, s.gro_max_size, s.gro_ipv4_max_size)
+    };
+    let line = Line {
+        down: Rate::from_kbit(40_000),
+        up: Rate::from_kbit(400),
+        ..vdsl()
+    };
+    let mut device = device(14);
+    device.sizes.gro_ipv4 = Some(3200);
+    let p = plan(&caps(Backend::Cake), &device, line, Policy::default()).unwrap();
+    // Two frames of 1514; 96 % of 40 Mbit/s for 1 ms; what it was.
+    let bounded = (Some(3028), Some(4800), Some(3200));
+    assert_eq!((set(&p.setup), set(&p.update)), (bounded, bounded));
+    let removed = removal("wan", "ek-ifb7", true, device.sizes);
+    assert_eq!(set(&removed), (Some(65536), Some(65536), Some(3200)));
+}
+
+#[test]
+fn a_kernel_without_matchall_needs_u32_for_downloads() {
+    let without = |features: &[Feature]| {
+        let mut caps = caps(Backend::Cake);
+        features.iter().for_each(|f| assert!(caps.0.remove(f)));
+        plan(&caps, &device(14), vdsl(), Policy::default())
+    };
+    assert_eq!(
+        without(&[Feature::Matchall]).unwrap().backend,
+        Backend::Cake
+    );
+    assert_eq!(without(&[Feature::U32]).unwrap().backend, Backend::Cake);
+    let e = without(&[Feature::Matchall, Feature::U32]).unwrap_err();
+    assert!(e.to_string().contains("CONFIG_NET_CLS_U32"), "{e}");
+}
+
+/// What `--dry-run` prints.
+fn printed(caps: &Capabilities, device: &Device, policy: Policy) -> String {
+    let line = Line {
+        down: Rate::from_kbit(50_000),
+        up: Rate::from_kbit(2000),
+        ..vdsl()
+    };
+    let p = plan(caps, device, line, policy).unwrap();
+    let lines = |ops: &[Op]| ops.iter().map(|op| format!("{op}\n")).collect::<String>();
+    format!("{}then\n{}", lines(&p.setup), lines(&p.update))
+}
+
+#[test]
+fn cake_as_printed() {
+    let expected = "\
+ip link add ek-ifb7 type ifb
+tc qdisc replace dev ek-ifb7 root handle ec1: cake bandwidth 48mbit diffserv4 dual-dsthost nat nowash ingress no-ack-filter split-gso ptm overhead 22 mpu 0
+tc qdisc replace dev wan root handle ec0: cake bandwidth 1990kbit diffserv4 dual-srchost nat nowash egress ack-filter-aggressive split-gso ptm overhead 22 mpu 0
+ip link set dev wan gso_max_size 3028 gro_max_size 6000 gro_ipv4_max_size 6000
+ip link set dev ek-ifb7 up
+tc qdisc add dev wan clsact
+tc filter add dev wan parent ffff:fff3 protocol all pref 60416 handle 0x1 bpf direct-action object-pinned \"ek_egress\"
+tc filter add dev wan parent ffff:fff2 protocol all pref 60416 handle 0x1 bpf direct-action object-pinned \"ek_ingress\"
+tc filter add dev wan parent ffff:fff2 protocol all pref 60419 matchall action mirred egress redirect dev ek-ifb7
+then
+tc qdisc change dev ek-ifb7 root handle ec1: cake bandwidth 48mbit diffserv4 dual-dsthost nat nowash ingress no-ack-filter split-gso ptm overhead 22 mpu 0
+tc qdisc change dev wan root handle ec0: cake bandwidth 1990kbit diffserv4 dual-srchost nat nowash egress ack-filter-aggressive split-gso ptm overhead 22 mpu 0
+ip link set dev wan gso_max_size 3028 gro_max_size 6000 gro_ipv4_max_size 6000
+";
+    let caps = caps(Backend::Cake);
+    let policy = Policy::default();
+    assert_eq!(printed(&caps, &device(14), policy), expected);
+    // Somebody else's clsact is used.
+    let device = Device {
+        has_clsact: true,
+        ..device(14)
+    };
+    let without = expected.replace("tc qdisc add dev wan clsact\n", "");
+    assert_eq!(printed(&caps, &device, policy), without);
+}
+
+/// 64b/65b is 1/65 of the rate: 64/65 of 1990 kbit/s, of which tiers have 25, 25, 40 and 10 %.
+#[test]
+fn htb_as_printed() {
+    let all = printed(&caps(Backend::HtbFqCodel), &device(14), Policy::default());
+    let expected = "\
+tc qdisc replace dev wan root handle ec0: htb default 0x30
+tc class add dev wan parent ec0: classid ec0:1 htb rate 1959384bit ceil 1959384bit burst 3028 cburst 3028 overhead 9 quantum 1514
+tc class add dev wan parent ec0:1 classid ec0:10 htb rate 489846bit ceil 1959384bit burst 3028 cburst 3028 overhead 9 quantum 1514 prio 0
+tc class add dev wan parent ec0:1 classid ec0:30 htb rate 783753bit ceil 1959384bit burst 3028 cburst 3028 overhead 9 quantum 1514 prio 2
+tc class add dev wan parent ec0:1 classid ec0:40 htb rate 195938bit ceil 1959384bit burst 3028 cburst 3028 overhead 9 quantum 1514 prio 3
+tc qdisc add dev wan parent ec0:10 handle e010: tbf rate 400gbit burst 1522 limit 12112
+tc qdisc add dev wan parent e010:1 handle f010: fq_codel quantum 300 target 9129us interval 104129us ecn
+tc qdisc add dev wan parent ec0:30 handle e030: tbf rate 400gbit burst 1522 limit 12112
+tc qdisc add dev wan parent e030:1 handle f030: fq_codel quantum 300 target 9129us interval 104129us ecn
+tc class change dev wan parent ec0:1 classid ec0:30 htb rate 783753bit ceil 1959384bit burst 3028 cburst 3028 overhead 9 quantum 1514 prio 2
+tc qdisc change dev wan parent e030:1 handle f030: fq_codel quantum 300 target 9129us interval 104129us ecn
+tc qdisc add dev ek-ifb7 parent e010:1 handle f010: fq_codel quantum 1464 target 5ms interval 100ms ecn
+tc class add dev ek-ifb7 parent ec1: classid ec1:1 htb rate 47261538bit ceil 47261538bit burst 5907 cburst 5907 overhead 9 quantum 1514
+";
+    for line in expected.lines() {
+        assert!(all.lines().any(|l| l == line), "{line}\nin\n{all}");
+    }
+    // A splitting TBF stays as it is.
+    assert!(!all.contains("qdisc change dev wan parent ec0:"));
+    assert!(!all.contains(" u32 "), "the programs do it");
+}
+
+#[test]
+fn buckets_as_printed() {
+    let mut caps = caps(Backend::HtbBuckets);
+    let all = printed(&caps, &device(14), Policy::default());
+    for line in [
+        // 16 for heavy flows, and behind them 4 for light ones, of which the last has the rest.
+        "tc qdisc replace dev wan root handle ec0: htb default 0x313",
+        "tc class add dev wan parent ec0:20 classid ec0:20f htb rate 8kbit ceil 400gbit burst 1 cburst 1048576 overhead 9 quantum 1514 prio 3",
+        "tc class add dev wan parent ec0:20 classid ec0:210 htb rate 8kbit ceil 400gbit burst 1 cburst 1048576 overhead 9 quantum 1514 prio 2",
+        "tc class add dev wan parent ec0:40 classid ec0:413 htb rate 8kbit ceil 400gbit burst 1 cburst 1048576 overhead 9 quantum 1514 prio 6",
+        // 40 ms from us are less than eight frames; 10 ms towards us are not.
+        "tc qdisc add dev wan parent ec0:20f handle e20f: tbf rate 400gbit burst 1522 limit 12112",
+        "tc qdisc add dev ek-ifb7 parent ec1:413 handle e413: tbf rate 400gbit burst 1522 limit 60000",
+        "tc qdisc change dev ek-ifb7 parent ec1:413 handle e413: tbf rate 400gbit burst 1522 limit 60000",
+    ] {
+        assert!(all.lines().any(|l| l == line), "{line}\nin\n{all}");
+    }
+    // Without programs a tier's flows are spread alike.
+    caps.0.remove(&Feature::Bpf);
+    let all = printed(&caps, &device(14), Policy::default());
+    for line in [
+        "tc qdisc replace dev wan root handle ec0: htb default 0x30f",
+        "tc class add dev wan parent ec0:20 classid ec0:20f htb rate 8kbit ceil 400gbit burst 1 cburst 1048576 overhead 9 quantum 1514 prio 1",
+    ] {
+        assert!(all.lines().any(|l| l == line), "{line}\nin\n{all}");
+    }
+    assert!(!all.contains("classid ec0:210"));
+}
+
+#[test]
+fn our_handles_are_known_again() {
+    use crate::classify::Tier;
+    assert_eq!(Tier::ALL.map(tier_minor), [0x10, 0x20, 0x30, 0x40]);
+    let leaves = |tier| {
+        (0..=u16::MAX)
+            .filter(|major| is_leaf_of(Handle::qdisc(*major), tier))
+            .collect::<Vec<_>>()
+    };
+    // Its own TBF, and those of its 20 buckets.
+    let video: Vec<u16> = [0xe020].into_iter().chain(0xe200..0xe214).collect();
+    assert_eq!(leaves(Tier::Video), video);
+    let ours: Vec<_> = (0..=u16::MAX).filter(|p| is_our_pref(*p)).collect();
+    // The programs, IPv4, IPv6, and everything.
+    assert_eq!(ours, [0xec00, 0xec01, 0xec02, 0xec03]);
+    // Where somebody else has filters too, ours are taken away one by one.
+    let removed = removal("wan", "ek-ifb7", false, LinkSizes::default());
+    let prefs: Vec<_> = removed
+        .iter()
+        .filter_map(|op| match op {
+            Op::FilterDel { key, .. } => Some((key.pref, key.protocol)),
+            _ => None,
+        })
+        .collect();
+    let all = Some(Protocol::All);
+    let (four, six) = (Some(Protocol::Ip), Some(Protocol::Ipv6));
+    let hook = [(0xec00, all), (0xec01, four), (0xec02, six), (0xec03, all)];
+    assert_eq!(prefs, [hook, hook].concat());
+}
+
+#[test]
+fn words_of_the_command_line() {
+    let choices = ["auto", "cake", "htb", "bare"].map(|w| w.parse::<Choice>().unwrap());
+    assert_eq!(
+        choices,
+        [Choice::Auto, Choice::Cake, Choice::Htb, Choice::Bare]
+    );
+    assert!(
+        "CAKE"
+            .parse::<Choice>()
+            .unwrap_err()
+            .contains("auto, cake, htb, bare")
+    );
+    for mode in [Mode::Ping, Mode::Bandwidth] {
+        assert_eq!(mode.to_string().parse(), Ok(mode));
+    }
+    assert!("fast".parse::<Mode>().is_err());
+}
+
+/// A minimum of the line counts the byte that 64b/65b may add.
+#[test]
+fn htb_keeps_a_minimum() {
+    for (text, mpu) in [("none:18:mpu64", 64), ("ptm:18:mpu64", 65), ("ptm:18", 0)] {
+        let (link, _) = htb_link(text.parse().unwrap(), 14);
+        assert_eq!(link.mpu, mpu, "{text}");
+    }
+}
+
+/// What windows aim at where arrivals are policed, in thousandths of a line whose packets take so long.
+#[test]
+fn policed_lines_are_filled() {
+    let shaping = |kbit, policed, windows| {
+        let given = Given {
+            line: Line {
+                down: Rate::from_kbit(kbit),
+                framing: Framing::default(),
+                ..vdsl()
+            },
+            mtu: 1500,
+            programs: true,
+            policed,
+        };
+        let policy = Policy {
+            windows,
+            mss: crate::segments::Mss::Off,
+            ..Policy::default()
+        };
+        Shaping::told(&policy, &given)
+    };
+    // 1500 bytes take 2 ms at 6 Mbit/s.
+    for (kbit, share) in [(5990, 10_000), (6000, 9980), (60_000, 9980)] {
+        let s = shaping(kbit, true, true);
+        let line = Rate::from_kbit(kbit);
+        let aim = Rate::from_kbit(line.per_ten_thousand(share).kbit());
+        assert_eq!(
+            (s.windows, s.down, s.surcharge),
+            (Some(aim), line, 0),
+            "{kbit}"
+        );
+    }
+    let s = shaping(60_000, true, false);
+    assert_eq!((s.windows, s.up.kbit()), (None, 39_942));
+}
+
+/// CAKE's interval from us grows with the slack, the more the more the line changes.
+#[test]
+fn intervals_follow_the_slack() {
+    let interval = |volatile, pulses| {
+        let target = Target {
+            capacity: Rate::from_kbit(40_000),
+            permille: 1000,
+            slack_us: 1000,
+            volatile,
+            pulses,
+        };
+        let given = Given {
+            line: vdsl(),
+            mtu: 1500,
+            programs: true,
+            policed: false,
+        };
+        let told = Shaping::told(&Policy::default(), &given);
+        told.followed(PerDirection::of(|_| Some(target)))
+            .intervals
+            .up
+    };
+    let ms = |n| Some(Duration::from_millis(n));
+    assert_eq!(interval(false, false), ms(110));
+    assert_eq!(interval(true, false), ms(130));
+    assert_eq!(interval(true, true), ms(300));
 }

@@ -92,3 +92,66 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_core::classify::Tier;
+    use evenkeel_core::line::Line;
+    use evenkeel_core::plan::{
+        Capabilities, Choice, Device, Feature, LinkSizes, Policy, plan, tier_minor,
+    };
+    use evenkeel_core::tc::Op;
+    use evenkeel_core::{Framing, Rate};
+
+    /// `priority.h` chooses among so many bucket classes of a tier: a packet that is sent to one that
+    /// the plan does not make would go to the default class, in whatever tier it is.
+    #[test]
+    fn the_plan_makes_the_bucket_classes_that_the_programs_choose() {
+        let device = Device {
+            name: "wan".into(),
+            ifindex: 7,
+            link_header: 14,
+            mtu: 1500,
+            is_port: false,
+            has_clsact: false,
+            sizes: LinkSizes::default(),
+        };
+        let line = Line {
+            down: Rate::from_kbit(50_000),
+            up: Rate::from_kbit(10_000),
+            framing: Framing::default(),
+        };
+        let policy = Policy {
+            choice: Choice::Bare,
+            ..Policy::default()
+        };
+        let caps = Capabilities(Feature::ALL.into());
+        let plan = plan(&caps, &device, line, policy).unwrap();
+        let (heavy, light) = (layout::HEAVY_BUCKETS as u16, layout::LIGHT_BUCKETS as u16);
+        for tier in Tier::ALL {
+            // `(tier + 1) << 8`, as priority.h has it.
+            let first = tier_minor(tier) << 4;
+            let classes = || {
+                plan.setup.iter().filter_map(move |op| match op {
+                    Op::ClassAdd(c) if c.dev == "wan".into() => Some((c.classid.minor(), c.class)),
+                    _ => None,
+                })
+            };
+            let turns = |minors: std::ops::Range<u16>| {
+                classes()
+                    .filter(|(minor, _)| minors.contains(minor))
+                    .map(|(_, class)| class.prio)
+                    .collect::<Vec<_>>()
+            };
+            let below = turns(first..first + 0x100);
+            assert_eq!(below.len(), usize::from(heavy + light), "{tier}");
+            // The light flows' are asked before the heavy flows', which are asked alike.
+            let heavies = turns(first..first + heavy);
+            let lights = turns(first + heavy..first + heavy + light);
+            assert_eq!(heavies, vec![heavies[0]; usize::from(heavy)], "{tier}");
+            assert_eq!(lights, vec![lights[0]; usize::from(light)], "{tier}");
+            assert!(lights[0] < heavies[0], "{tier}");
+        }
+    }
+}

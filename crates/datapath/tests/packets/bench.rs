@@ -24,6 +24,12 @@ pub(crate) struct Bench {
     pub(crate) maps: Maps,
 }
 
+/// Lets so many milliseconds pass, or more: the programs' clock is the one that a sleep is counted on
+/// (`CLOCK_MONOTONIC`). How much more, no test may assume.
+pub(crate) fn pass(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
 /// What became of a packet.
 pub(crate) struct After {
     pub(crate) priority: u32,

@@ -5,26 +5,28 @@ use std::time::{Duration, Instant};
 use evenkeel_core::units::PerDirection;
 use evenkeel_datapath::values::{PriorityMode, RTT_SAMPLES};
 
-use crate::bench::{ACK, Bench, SYN, TCP, down4, key, stamps, tcp, up4};
+use crate::bench::{ACK, Bench, SYN, TCP, down4, key, pass, stamps, tcp, up4};
 
 #[test]
 fn round_trips_of_a_handshake() {
     let b = Bench::new(0, PriorityMode::None);
-    let wait = |ms| std::thread::sleep(Duration::from_millis(ms));
     let options = [2, 4, 5, 180, 1, 3, 3, 7];
-    let since = Instant::now();
+    let syn_at = Instant::now();
     b.up(&up4(&tcp(1, 2, SYN, &options, 0), TCP));
-    wait(20);
+    pass(20);
+    let answer_at = Instant::now();
     b.down(&down4(&tcp(2, 1, SYN | ACK, &options, 0), TCP));
-    wait(5);
+    let until_answer = syn_at.elapsed();
+    pass(5);
     b.up(&up4(&tcp(1, 2, ACK, &[], 0), TCP));
+    let until_end = answer_at.elapsed();
     let PerDirection { up, down } = b.flow(key(TCP, 1, 2)).direction;
-    let took = |rtt: Option<Duration>, least| {
+    let took = |rtt: Option<Duration>, least, most| {
         let (rtt, least) = (rtt.unwrap(), Duration::from_millis(least));
-        assert!(least <= rtt && rtt <= since.elapsed(), "{rtt:?}");
+        assert!(least <= rtt && rtt <= most, "{rtt:?} of {most:?}");
     };
-    took(up.rtt, 20);
-    took(down.rtt, 5);
+    took(up.rtt, 20, until_answer);
+    took(down.rtt, 5, until_end);
     assert_eq!((up.rtt_count, down.rtt_count), (1, 1));
     assert_eq!((up.scale, down.scale), (Some(7), Some(7)));
     let histograms = b.maps.round_trips().unwrap();
@@ -40,15 +42,14 @@ fn round_trips_of_a_handshake() {
 #[test]
 fn round_trips_of_time_stamps() {
     let b = Bench::new(0, PriorityMode::None);
-    let wait = |ms| std::thread::sleep(Duration::from_millis(ms));
     let up = |value, echo, n| b.up(&up4(&tcp(1, 2, ACK, &stamps(value, echo), n), TCP));
     let down = |value, echo, n| b.down(&down4(&tcp(2, 1, ACK, &stamps(value, echo), n), TCP));
     let flow = || b.flow(key(TCP, 1, 2)).direction.up;
     let since = Instant::now();
     up(100, 50, 1000);
-    wait(2);
+    pass(2);
     up(100, 50, 1000); // The same stamp later: the first one counts.
-    wait(18);
+    pass(18);
     down(60, 99, 0); // Answers something else.
     assert_eq!(flow().rtt, None);
     down(60, 100, 0);
@@ -61,7 +62,7 @@ fn round_trips_of_time_stamps() {
     assert_eq!(flow().rtt_count, 1, "once");
     // An empty acknowledgement waits for nothing.
     up(200, 60, 0);
-    wait(5);
+    pass(5);
     down(70, 200, 1000);
     assert_eq!(flow().rtt_count, 1);
     // Stamps wrap round.
@@ -76,7 +77,7 @@ fn round_trips_of_time_stamps() {
     up(5, 80, 10);
     down(90, 5, 0);
     assert_eq!(flow().rtt_count, 2);
-    assert!(flow().rtt_min.unwrap() < flow().rtt.unwrap() * 2);
+    assert!(flow().rtt_min.unwrap() <= flow().rtt.unwrap());
 }
 
 #[test]

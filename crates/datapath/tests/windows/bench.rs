@@ -15,6 +15,12 @@ pub(crate) const NEXT: u32 = u32::MAX;
 /// NOP NOP TIMESTAMPS.
 pub(crate) const STAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1];
 
+/// Lets so many milliseconds pass, or more: the programs' clock is the one that a sleep is counted on
+/// (`CLOCK_MONOTONIC`). How much more, no test may assume.
+pub(crate) fn pass(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
 pub(crate) struct Bench {
     pub(crate) programs: Programs,
     pub(crate) maps: Maps,

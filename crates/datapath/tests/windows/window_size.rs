@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bench::{Bench, Form, Peers, RST, line};
+use crate::bench::{Bench, Form, Peers, RST, line, pass};
 
 #[test]
 fn the_first_acknowledgement_keeps_what_the_syn_promised() {
@@ -60,7 +60,7 @@ fn what_is_granted_are_whole_segments() {
                         at += i64::from(segment);
                     }
                     // A window is kept for a millisecond.
-                    std::thread::sleep(Duration::from_millis(2));
+                    pass(2);
                     let window = bench.up(form, &who.acknowledge(at, u16::MAX));
                     let granted = bench.flow(form).grant.window.unwrap();
                     let what = format!("{granted} and {window} for {who:?} with {segment}");
@@ -80,7 +80,8 @@ fn a_window_opens_as_fast_as_it_is_used() {
     for form in Form::all() {
         let mut bench = Bench::new(form.link, Some(2000));
         let who = Peers::default();
-        let round_trip = || std::thread::sleep(Duration::from_millis(30));
+        // Longer ones are granted more: what follows holds for any.
+        let round_trip = || pass(30);
         let (first, second) = who.syns();
         bench.up(form, &first);
         round_trip();

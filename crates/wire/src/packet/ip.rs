@@ -262,6 +262,24 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv6_packet_ends_where_it_says() {
+        let address = |last: u16| std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
+        let header = IpHeader {
+            source: address(1).into(),
+            destination: address(2).into(),
+            protocol: 59,
+            ttl: 64,
+            tos: 0,
+        };
+        let bare = header.build(&[]).unwrap();
+        assert_eq!(Ip::parse(&bare).unwrap().payload(), b"");
+        assert_eq!(Ip::parse(&bare[..39]), Err(PacketError::Truncated));
+        // What Ethernet pads a short frame with is not payload.
+        let padded = [header.build(&[1, 2, 3]).unwrap(), vec![0; 3]].concat();
+        assert_eq!(Ip::parse(&padded).unwrap().payload(), [1, 2, 3]);
+    }
+
+    #[test]
     fn extension_headers_are_as_long_as_they_say() {
         let header = IpHeader {
             source: Ipv6Addr::LOCALHOST.into(),

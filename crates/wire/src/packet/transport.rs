@@ -219,6 +219,102 @@ mod tests {
         assert!(Tcp::parse(&ack).unwrap().is_empty_ack());
     }
 
+    fn header(protocol: u8, source: &str, destination: &str) -> IpHeader {
+        IpHeader {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            protocol,
+            ttl: 64,
+            tos: 0,
+        }
+    }
+
+    /// What other implementations compute.
+    #[test]
+    fn literal_checksums() {
+        for (source, destination, of_udp, of_tcp) in [
+            ("192.0.2.1", "198.51.100.2", 0xcb95, 0x63ad),
+            ("2001:db8::1", "2001:db8::2", 0x5c58, 0xf46fu16),
+        ] {
+            let ip = header(protocol::UDP, source, destination);
+            let bytes = udp(&ip, 1024, 53, b"hello");
+            let mut literal = vec![4, 0, 0, 53, 0, 13];
+            literal.extend(u16::to_be_bytes(of_udp));
+            literal.extend(b"hello");
+            assert_eq!(bytes, literal);
+            assert!(Udp::parse(&bytes).unwrap().checksum_ok(&ip));
+            let mut syn = SYN;
+            syn[16..18].copy_from_slice(&of_tcp.to_be_bytes());
+            assert!(Tcp::parse(&syn).unwrap().checksum_ok(&ip));
+            syn[17] ^= 1;
+            assert!(!Tcp::parse(&syn).unwrap().checksum_ok(&ip));
+        }
+    }
+
+    /// RFC 768, RFC 8200: IPv4 may leave the checksum out, IPv6 may not.
+    #[test]
+    fn a_checksum_that_was_left_out() {
+        for (source, right) in [("192.0.2.1", true), ("2001:db8::1", false)] {
+            let ip = header(protocol::UDP, source, source);
+            let mut bytes = udp(&ip, 1, 2, b"x");
+            bytes[6..8].fill(0);
+            assert_eq!(Udp::parse(&bytes).unwrap().checksum_ok(&ip), right);
+        }
+    }
+
+    #[test]
+    fn a_datagram_has_room_for_65527_bytes() {
+        let ip = header(protocol::UDP, "192.0.2.1", "192.0.2.2");
+        for length in [65_527, 65_528, 70_000] {
+            let bytes = udp(&ip, 1, 2, &vec![7; length]);
+            let view = Udp::parse(&bytes).unwrap();
+            assert_eq!((bytes.len(), view.payload().len()), (65_535, 65_527));
+        }
+    }
+
+    #[test]
+    fn all_flags_that_are_asked_for() {
+        let flags = TcpFlags(TcpFlags::SYN | TcpFlags::ACK);
+        assert!(flags.has(TcpFlags::SYN | TcpFlags::ACK) && flags.has(TcpFlags::ACK));
+        assert!(!flags.has(TcpFlags::SYN | TcpFlags::FIN) && !flags.has(TcpFlags::RST));
+    }
+
+    /// An acknowledgement that opens, ends or carries something is more than one.
+    #[test]
+    fn empty_acknowledgements() {
+        use TcpFlags as F;
+        let bare = |flags: u8, payload: &[u8]| {
+            let mut bytes = SYN[..20].to_vec();
+            (bytes[12], bytes[13]) = (0x50, flags);
+            bytes.extend(payload);
+            let tcp = Tcp::parse(&bytes).unwrap();
+            assert_eq!(tcp.payload(), payload);
+            assert_eq!(tcp.options().count(), 0);
+            tcp.is_empty_ack()
+        };
+        assert!(bare(F::ACK, b"") && bare(F::ACK | F::PSH, b""));
+        assert!(!bare(F::ACK, b"x") && !bare(0, b""));
+        for more in [F::SYN, F::FIN, F::RST] {
+            assert!(!bare(F::ACK | more, b""), "{more:#x}");
+        }
+    }
+
+    /// An option is the one of its kind, and of the length that its RFC gives it.
+    #[test]
+    fn options_that_look_alike() {
+        let with = |options: &[u8]| {
+            let mut bytes = SYN[..20].to_vec();
+            bytes[12] = 0x70;
+            bytes.extend(options);
+            let tcp = Tcp::parse(&bytes).unwrap();
+            (tcp.mss(), tcp.window_scale())
+        };
+        assert_eq!(with(&[30, 4, 1, 2, 2, 4, 5, 180]), (Some(1460), None));
+        assert_eq!(with(&[2, 3, 1, 3, 4, 7, 7, 0]), (None, None));
+        // What follows the end of the list is padding.
+        assert_eq!(with(&[3, 3, 7, 0, 2, 4, 5, 180]), (None, Some(7)));
+    }
+
     #[test]
     fn impossible_lengths() {
         assert_eq!(Tcp::parse(&SYN[..39]), Err(PacketError::Truncated));

@@ -172,3 +172,30 @@ fn police(options: &[u8]) -> Option<Action> {
         conform: verdict(conform.unwrap_or(0))?,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mirroring is not redirecting, though both are `mirred`: the list is not ours.
+    #[test]
+    fn what_is_mirrored_is_not_redirected() {
+        let list = |eaction: u32| {
+            let mut w = Writer::default();
+            w.nest(1, |w| {
+                w.text(TCA_KIND, "mirred");
+                w.nest(TCA_OPTIONS, |w| {
+                    let mut parms = generic(STOLEN);
+                    parms.extend(eaction.to_ne_bytes());
+                    parms.extend(7u32.to_ne_bytes());
+                    w.bytes(PARMS, &parms);
+                });
+            });
+            w.finish()
+        };
+        let dev = Dev::Index(7);
+        assert_eq!(decode(&list(1)), Some(vec![Action::Redirect { dev }]));
+        // TCA_EGRESS_MIRROR, TCA_INGRESS_REDIR
+        assert_eq!((decode(&list(2)), decode(&list(3))), (None, None));
+    }
+}

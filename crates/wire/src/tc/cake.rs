@@ -125,3 +125,20 @@ pub(super) fn decode(options: &[u8]) -> Cake {
     });
     cake
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `overhead 0 raw` is what `cake_dump` reports where no framing was set.
+    #[test]
+    fn raw_lengths_are_no_framing() {
+        let mut w = Writer::default();
+        w.u32(OVERHEAD, 0).u32(MPU, 0).u32(ATM, 0);
+        let framed = w.finish();
+        assert_eq!(decode(&framed).framing, Some(Framing::default()));
+        let mut w = Writer::new(framed);
+        w.u32(RAW, 0);
+        assert_eq!(decode(&w.finish()).framing, None);
+    }
+}

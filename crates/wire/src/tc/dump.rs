@@ -229,3 +229,71 @@ impl FilterInfo {
         messages(bytes).filter_map(|m| Self::decode(&m))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Writer;
+    use crate::message::{finish, start};
+
+    /// A message of this type: its head 7, 8:9, a:b and 0xc000_0d0e, and these attributes.
+    fn message(kind: u16, name: &str, fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let head = [0, 7, 0x8_0009, 0xa_000b, 0xc000_0d0e_u32];
+        let mut w = Writer::new(start(kind, 0, &head.map(u32::to_ne_bytes).concat()));
+        w.text(TCA_KIND, name);
+        fill(&mut w);
+        finish(w.finish())
+    }
+
+    fn stats2(w: &mut Writer) {
+        w.nest(TCA_STATS2, |w| {
+            w.u64(8, 5); // TCA_STATS_PKT64
+        });
+    }
+
+    #[test]
+    fn counters_and_options_go_with_their_owner() {
+        let bytes = message(rtm::NEW_QDISC, "pfifo", |w| {
+            w.u32(TCA_OPTIONS, 64);
+            stats2(w);
+        });
+        let qdisc = QdiscInfo::all(&bytes).next().unwrap();
+        assert_eq!((qdisc.ifindex, qdisc.handle), (7, Handle::class(8, 9)));
+        assert_eq!(qdisc.parent, Handle::class(0xa, 0xb));
+        let fifo = Qdisc::Pfifo { limit: Some(64) };
+        assert_eq!(qdisc.body, QdiscBody::Known(fifo));
+        assert_eq!((qdisc.stats.packets, qdisc.stab), (5, None));
+
+        let bytes = message(rtm::NEW_CLASS, "cake", stats2);
+        let class = ClassInfo::all(&bytes).next().unwrap();
+        assert_eq!((class.ifindex, class.classid), (7, Handle::class(8, 9)));
+        assert_eq!(class.leaf, Handle(0xc000_0d0e));
+        assert_eq!((class.kind.as_str(), class.stats.packets), ("cake", 5));
+        assert_eq!(class.body, ClassBody::Raw(Vec::new()));
+    }
+
+    #[test]
+    fn filters_have_preference_protocol_and_chain() {
+        let bytes = message(rtm::NEW_FILTER, "flower", |w| {
+            w.u32(TCA_CHAIN, 3);
+        });
+        let filter = FilterInfo::all(&bytes).next().unwrap();
+        assert_eq!((filter.pref, filter.chain), (0xc000, 3));
+        let protocol = u16::from_be(0x0d0e);
+        assert_eq!(filter.protocol, Protocol::from_ethertype(protocol));
+        assert_eq!((filter.handle, filter.ifindex), (0x8_0009, 7));
+        let bytes = message(rtm::NEW_FILTER, "flower", |_| {});
+        assert_eq!(FilterInfo::all(&bytes).next().unwrap().chain, 0);
+    }
+
+    #[test]
+    fn other_messages_are_passed_over() {
+        let other = message(rtm::DEL_QDISC, "cake", |_| {});
+        let ours = message(rtm::NEW_QDISC, "cake", |_| {});
+        let both = [other.clone(), ours].concat();
+        assert_eq!(QdiscInfo::all(&both).count(), 1);
+        assert_eq!(ClassInfo::all(&both).count(), 0);
+        assert_eq!(FilterInfo::all(&both).count(), 0);
+        assert_eq!(QdiscInfo::all(&other).count(), 0);
+    }
+}

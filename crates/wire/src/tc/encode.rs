@@ -181,3 +181,33 @@ pub fn dump_classes(index: u32) -> Vec<u8> {
 pub fn dump_filters(index: u32, parent: Handle) -> Vec<u8> {
     dump(rtm::GET_FILTER, index, parent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct tcmsg` and flags of the three requests for dumps.
+    #[test]
+    fn literal_dump_requests() {
+        let literal = |kind: u16, index: u32, parent: u32| {
+            let mut bytes = 36u32.to_ne_bytes().to_vec();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.extend(0x301u16.to_ne_bytes()); // NLM_F_REQUEST, NLM_F_DUMP
+            bytes.extend([0; 8]);
+            bytes.extend([0, index, 0, parent, 0].map(u32::to_ne_bytes).concat());
+            bytes
+        };
+        assert_eq!(dump_qdiscs(), literal(38, 0, 0));
+        assert_eq!(dump_classes(7), literal(42, 7, 0));
+        let hook = Handle::CLSACT_EGRESS;
+        assert_eq!(dump_filters(7, hook), literal(46, 7, hook.0));
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        let op = Op::LinkDel { name: "wan".into() };
+        let unknown = encode(&op, &|_| None);
+        assert_eq!(unknown, Err(EncodeError::NoDevice("wan".into())));
+        assert!(encode(&op, &|name| (name == "wan").then_some(7)).is_ok());
+    }
+}

@@ -65,3 +65,40 @@ pub(super) fn decode(kind: &str, options: &[u8]) -> Option<FilterKind> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut w = Writer::default();
+        fill(&mut w);
+        w.finish()
+    }
+
+    /// `tcf_bpf_dump` reports the program's number, and no descriptor.
+    #[test]
+    fn a_reported_program_has_a_number() {
+        let reported = options(|w| {
+            w.text(BPF_NAME, "ek_ingress").u32(BPF_ID, 42);
+            w.u32(BPF_FLAGS, ACT_DIRECT);
+        });
+        let bpf = Bpf {
+            fd: -1,
+            id: Some(42),
+            name: "ek_ingress".into(),
+            classid: None,
+            direct_action: true,
+        };
+        assert_eq!(decode("bpf", &reported), Some(FilterKind::Bpf(bpf)));
+    }
+
+    #[test]
+    fn a_program_with_actions_is_not_ours() {
+        let foreign = options(|w| {
+            w.text(BPF_NAME, "x").nest(BPF_ACT, |_| {});
+        });
+        assert_eq!(decode("bpf", &foreign), None);
+        assert_eq!(decode("flower", &[]), None);
+    }
+}

@@ -126,3 +126,27 @@ pub(super) fn decode_tbf(options: &[u8]) -> Option<Tbf> {
 pub(super) fn decode_fifo(opt: &[u8]) -> Option<u32> {
     u32_at(opt, 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_core::Rate;
+
+    /// Linux reports TBF's burst in ticks of 64 ns: 1600 bytes at 8 Mbit/s take 25000.
+    #[test]
+    fn a_burst_in_ticks() {
+        let mut w = Writer::default();
+        let mut opt = ratespec(Rate::from_kbit(8000), HtbLink::default()).to_vec();
+        opt.extend([0; RATESPEC]);
+        for field in [3000u32, 25_000, 0] {
+            opt.extend(field.to_ne_bytes());
+        }
+        w.bytes(TBF_PARMS, &opt);
+        let tbf = Tbf {
+            rate: Rate::from_kbit(8000),
+            limit: 3000,
+            burst: 1600,
+        };
+        assert_eq!(decode_tbf(&w.finish()), Some(tbf));
+    }
+}

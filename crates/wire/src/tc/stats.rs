@@ -347,6 +347,94 @@ mod tests {
         assert_eq!(cake.tins[0].threshold, Rate::from_kbit(1));
     }
 
+    /// Every number of `TCA_CAKE_STATS_*` and `TCA_CAKE_TIN_STATS_*` is its own field: here the field
+    /// of number n is n.
+    #[test]
+    fn every_field_of_cake() {
+        let mut w = Writer::default();
+        w.nest(APP, |w| {
+            (3..=9).for_each(|n| {
+                w.u32(n, n.into());
+            });
+            w.nest(10, |w| {
+                w.nest(1, |w| {
+                    for n in 2..=25 {
+                        match n {
+                            3 | 5 | 12 => w.u64(n, n.into()),
+                            n => w.u32(n, n.into()),
+                        };
+                    }
+                });
+            });
+        });
+        let AppStats::Cake(cake) = Stats::decode("cake", &w.finish()).app else {
+            panic!("not CAKE's")
+        };
+        let us = Duration::from_micros;
+        let tin = CakeTin {
+            threshold: Rate::from_bps(8 * 12),
+            sent_packets: 2,
+            sent_bytes: 3,
+            dropped_packets: 4,
+            dropped_bytes: 5,
+            acks_dropped_packets: 6,
+            ecn_marked_packets: 8,
+            backlog_packets: 10,
+            backlog_bytes: 11,
+            target: us(13),
+            interval: us(14),
+            peak_delay: us(18),
+            avg_delay: us(19),
+            base_delay: us(20),
+            way_indirect_hits: 15,
+            way_misses: 16,
+            way_collisions: 17,
+            sparse_flows: 21,
+            bulk_flows: 22,
+            unresponsive_flows: 23,
+            max_skblen: 24,
+            flow_quantum: 25,
+        };
+        let expected = CakeStats {
+            capacity: Rate::default(),
+            memory_limit: 3,
+            memory_used: 4,
+            avg_netoff: 5,
+            min_netlen: 6,
+            max_netlen: 7,
+            min_adjlen: 8,
+            max_adjlen: 9,
+            tins: vec![tin],
+        };
+        assert_eq!(cake, expected);
+    }
+
+    /// `struct tc_fq_codel_xstats` is a discipline's or one of its flows'.
+    #[test]
+    fn every_field_of_fq_codel() {
+        let app = |kind: u32| {
+            let mut w = Writer::default();
+            let fields: Vec<u8> = (0..10)
+                .flat_map(|n| if n == 0 { kind } else { n }.to_ne_bytes())
+                .collect();
+            w.bytes(APP, &fields);
+            Stats::decode("fq_codel", &w.finish()).app
+        };
+        let expected = FqCodelStats {
+            maxpacket: 1,
+            drop_overlimit: 2,
+            ecn_mark: 3,
+            new_flow_count: 4,
+            new_flows_len: 5,
+            old_flows_len: 6,
+            ce_mark: 7,
+            memory_usage: 8,
+            drop_overmemory: 9,
+        };
+        assert_eq!(app(0), AppStats::FqCodel(expected));
+        assert!(matches!(app(1), AppStats::Raw(_)), "a flow's");
+    }
+
     #[test]
     fn unknown_kinds_keep_their_bytes() {
         let mut w = Writer::default();

@@ -113,6 +113,9 @@ mod tests {
         assert_eq!(ticks(Rate::from_kbit(40_000_000), 5_000_000), 15_625);
         assert_eq!(rate64(Rate::from_kbit(40_000_000)), Some(5_000_000_000));
         assert_eq!(rate64(Rate::from_kbit(34_000_000)), None);
+        // All ones are a rate like any other, and one more needs the attribute.
+        assert_eq!(rate64(Rate::from_bps(8 * 0xffff_ffff)), None);
+        assert_eq!(rate64(Rate::from_bps(8 << 32)), Some(1 << 32));
     }
 
     proptest! {

@@ -155,3 +155,25 @@ fn decode_selector(u32: &mut U32, sel: &[u8]) -> Option<()> {
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_takes_128_keys() {
+        let key = U32Key {
+            val: 0,
+            mask: 0,
+            off: 0,
+            nexthdr: false,
+        };
+        let rule = |keys| U32 {
+            keys: vec![key; keys],
+            ..U32::default()
+        };
+        let sent = selector(&rule(128)).unwrap();
+        assert_eq!((sent.len(), sent[2]), (HEAD + 128 * KEY, 128));
+        assert_eq!(selector(&rule(129)), Err(EncodeError::TooManyKeys(129)));
+    }
+}

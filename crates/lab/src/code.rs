@@ -38,6 +38,8 @@ mod tests {
     use super::Scope;
     use crate::identity::Sources;
 
+    const LOCK: &str = "[[package]]\nname = \"a\"\nversion = \"1\"\n\n[[package]]\nname = \"evenkeel-datapath\"\nversion = \"0\"\ndependencies = [\n \"a\",\n]\n";
+
     /// A workspace of these files.
     fn workspace(files: &BTreeMap<&str, &str>) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -49,9 +51,9 @@ mod tests {
         dir
     }
 
-    fn sources() -> BTreeMap<&'static str, &'static str> {
+    fn sources<'a>() -> BTreeMap<&'a str, &'a str> {
         BTreeMap::from([
-            ("Cargo.lock", "[[package]]\nname = \"a\"\nversion = \"1\"\n"),
+            ("Cargo.lock", LOCK),
             ("Cargo.toml", "[profile.release]\nlto = true\n"),
             ("scripts/uml/virtual.config", ""),
             ("scripts/uml/virtual.patch", ""),
@@ -66,7 +68,10 @@ mod tests {
                 "[dependencies]\nevenkeel-datapath.workspace = true\n",
             ),
             ("crates/autorate/src/lib.rs", "fn follow() {}\n"),
-            ("crates/datapath/Cargo.toml", "[dependencies]\na = \"1\"\n"),
+            (
+                "crates/datapath/Cargo.toml",
+                "[package]\nname = \"evenkeel-datapath\"\n\n[dependencies]\na = \"1\"\n",
+            ),
             ("crates/datapath/bpf/x.bpf.c", "int x;\n"),
             ("crates/report/Cargo.toml", ""),
             ("crates/report/src/lib.rs", "fn show() {}\n"),
@@ -80,8 +85,8 @@ mod tests {
     }
 
     /// Which of the three sums a change changes.
-    fn changes(file: &'static str, text: &'static str) -> [bool; 3] {
-        let mut changed = sources();
+    fn changes<'a>(file: &'a str, text: &'a str) -> [bool; 3] {
+        let mut changed: BTreeMap<&'a str, &'a str> = sources();
         changed.insert(file, text);
         let pairs = sums(&sources()).into_iter().zip(sums(&changed));
         let differ: Vec<bool> = pairs.map(|(a, b)| a != b).collect();
@@ -92,8 +97,8 @@ mod tests {
     fn every_new_file_of_what_the_lab_is_built_from_counts() {
         assert_eq!(changes("crates/lab/src/new.rs", "fn f() {}"), [true; 3]);
         assert_eq!(changes("crates/lab/build.rs", "fn main() {}"), [true; 3]);
-        let lock = "[[package]]\nname = \"a\"\nversion = \"2\"\n";
-        assert_eq!(changes("Cargo.lock", lock), [true; 3]);
+        let lock = LOCK.replacen("\"1\"", "\"2\"", 1);
+        assert_eq!(changes("Cargo.lock", &lock), [true; 3]);
         let profile = "[profile.release]\nlto = false\n";
         assert_eq!(changes("Cargo.toml", profile), [true; 3]);
         assert_eq!(changes("scripts/uml/virtual.config", "A=y"), [true; 3]);
@@ -109,10 +114,6 @@ mod tests {
             ("crates/report/src/lib.rs", "fn other() {}"),
             ("crates/report/Cargo.toml", "[dependencies]\nb = \"1\"\n"),
             (
-                "Cargo.lock",
-                "[[package]]\nname = \"a\"\nversion = \"1\"\n\n[[package]]\nname = \"b\"\nversion = \"1\"\n",
-            ),
-            (
                 "Cargo.toml",
                 "[workspace.dependencies]\nb = \"1\"\n\n[profile.release]\nlto = true\n",
             ),
@@ -126,6 +127,8 @@ mod tests {
         ] {
             assert_eq!(changes(file, text), [false; 3], "{file}");
         }
+        let more = format!("{LOCK}\n[[package]]\nname = \"b\"\nversion = \"1\"\n");
+        assert_eq!(changes("Cargo.lock", &more), [false; 3]);
         let behind = "fn lab() {}\n#[cfg(test)]\nmod tests {\n}\nfn more() {}\n";
         assert_eq!(changes("crates/lab/src/lib.rs", behind), [true; 3]);
     }

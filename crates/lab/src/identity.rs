@@ -25,8 +25,15 @@ const BESIDE: [&str; 3] = [
 ];
 /// Crates that only show what was measured.
 const SHOWS: [&str; 2] = ["report", "terminal"];
-/// Files of the lab that only start what is measured, or list it: its command line, and the pages.
-const STARTS: [&str; 2] = ["crates/lab/src/bin/", "crates/lab/src/pages.rs"];
+/// Files of the lab that only start what is measured, or say what it depends on: its command line, the
+/// pages, and this rule itself.
+const STARTS: [&str; 5] = [
+    "crates/lab/src/bin/",
+    "crates/lab/src/pages.rs",
+    "crates/lab/src/code.rs",
+    "crates/lab/src/identity.rs",
+    "crates/lab/src/lock.rs",
+];
 /// Code of `evenkeel-auto` that no condition which is told its line runs.
 const FOLLOWS: [&str; 4] = [
     "crates/autorate/",
@@ -84,15 +91,19 @@ impl Sources {
 
     fn of(root: &Path, crates: &BTreeSet<String>, beside: &[&str]) -> io::Result<Self> {
         let mut files: BTreeSet<String> = beside.iter().map(|&f| f.to_owned()).collect();
+        let locked = fs::read_to_string(root.join("Cargo.lock"))?;
         let mut needed = BTreeSet::new();
         for name in crates {
             collect(root, &Path::new("crates").join(name), &mut files)?;
-            needed.extend(lock::dependencies(&manifest_of(root, name)?));
+            let manifest = manifest_of(root, name)?;
+            let package = lock::value(&manifest, "name");
+            let dependencies = lock::dependencies(&manifest);
+            needed.extend(lock::roots(&locked, package, &dependencies));
         }
         // Those of this workspace count by their sources.
         needed.retain(|d| !d.starts_with(OF_THIS_WORKSPACE));
         files.retain(|f| !STARTS.iter().any(|s| f.starts_with(s)));
-        let reached = lock::reached(&fs::read_to_string(root.join("Cargo.lock"))?, &needed);
+        let reached = lock::reached(&locked, &needed);
         let workspace = fs::read_to_string(root.join("Cargo.toml"))?;
         Ok(Sources {
             files: files.into_iter().collect(),

@@ -6,6 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Packages that do nothing by themselves, which a feature of a package brings that others share:
+/// `hashbrown` takes an allocator as a parameter because `ratatui` wants that.
+const INTERFACES: [&str; 1] = ["allocator-api2"];
 /// The sections of a manifest that name what a crate is built from.
 const SECTIONS: [&str; 2] = ["dependencies", "build-dependencies"];
 
@@ -37,49 +40,70 @@ pub(crate) fn dependencies(manifest: &str) -> BTreeSet<String> {
     found
 }
 
-/// `Cargo.lock`, as far as these packages of it (by name) and what they need are concerned.
+/// The packages of `Cargo.lock` that `roots` need, themselves among them: name, version and checksum of
+/// each, a line. A root is `name`, or `name version` where the lock file has several of that name.
 pub(crate) fn reached(lock: &str, roots: &BTreeSet<String>) -> String {
     let packages: Vec<&str> = lock.split("[[package]]\n").skip(1).collect();
-    let line = |package: &str, key: &str| -> Option<String> {
-        let mut lines = package.lines();
-        let value = lines.find_map(|l| l.strip_prefix(key))?;
-        Some(value.trim_matches([' ', '=', '"']).to_owned())
-    };
-    // A dependency is "name", or "name version" where the lock file has several of that name.
     let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (i, package) in packages.iter().enumerate() {
-        let (name, version) = (line(package, "name"), line(package, "version"));
-        let (name, version) = (name.unwrap_or_default(), version.unwrap_or_default());
+        let name = value(package, "name");
+        let version = value(package, "version");
         by_name
             .entry(format!("{name} {version}"))
             .or_default()
             .push(i);
-        by_name.entry(name).or_default().push(i);
+        by_name.entry(name.to_owned()).or_default().push(i);
     }
     let mut found = BTreeSet::new();
     let mut next: Vec<String> = roots.iter().cloned().collect();
     while let Some(name) = next.pop() {
         for &i in by_name.get(&name).into_iter().flatten() {
             if found.insert(i) {
-                let entries = packages[i].lines().filter_map(|l| l.strip_prefix(" \""));
-                next.extend(entries.filter_map(|l| {
-                    let words: Vec<&str> = l.trim_end_matches(['"', ',']).split(' ').collect();
-                    words.get(..words.len().min(2)).map(|w| w.join(" "))
-                }));
+                next.extend(needs(packages[i]));
             }
         }
     }
-    let texts: Vec<&str> = found.into_iter().map(|i| packages[i].trim_end()).collect();
-    texts.join("\n")
+    let is_code = |i: &usize| !INTERFACES.contains(&value(packages[*i], "name"));
+    let line = |i: usize| {
+        let of = |key| value(packages[i], key);
+        format!("{} {} {}\n", of("name"), of("version"), of("checksum"))
+    };
+    found.into_iter().filter(is_code).map(line).collect()
+}
+
+/// Of the packages that a crate of this workspace needs, by its own entry in `Cargo.lock`, those that
+/// its manifest's `dependencies` name: with their versions where the lock file has several.
+pub(crate) fn roots(lock: &str, name: &str, dependencies: &BTreeSet<String>) -> BTreeSet<String> {
+    let packages = lock.split("[[package]]\n").skip(1);
+    let own = packages.filter(|p| value(p, "name") == name);
+    let is_named = |d: &String| {
+        let package = d.split(' ').next().unwrap_or_default();
+        dependencies.contains(package)
+    };
+    own.flat_map(needs).filter(is_named).collect()
+}
+
+/// What stands behind a key of an entry, or of a manifest.
+pub(crate) fn value<'a>(package: &'a str, key: &str) -> &'a str {
+    let mut lines = package.lines();
+    let line = lines.find_map(|l| l.strip_prefix(key)?.strip_prefix(" = \""));
+    line.map_or("", |l| l.trim_end_matches('"'))
+}
+
+/// What a package needs: `name`, or `name version` where the lock file has several of that name.
+fn needs(package: &str) -> impl Iterator<Item = String> {
+    let entries = package.lines().filter_map(|l| l.strip_prefix(" \""));
+    entries.map(|l| {
+        let mut words = l.trim_end_matches(['"', ',']).split(' ');
+        let (name, version) = (words.next().unwrap_or_default(), words.next());
+        version.map_or_else(|| name.to_owned(), |v| format!("{name} {v}"))
+    })
 }
 
 /// The workspace's manifest without lints and without the versions of packages that `lock`, as
 /// [`reached`] gives it, does not have.
 pub(crate) fn manifest(workspace: &str, lock: &str) -> String {
-    let needed: BTreeSet<&str> = lock
-        .lines()
-        .filter_map(|l| Some(l.strip_prefix("name = \"")?.trim_end_matches('"')))
-        .collect();
+    let needed: BTreeSet<&str> = lock.lines().filter_map(|l| l.split(' ').next()).collect();
     let mut kept = String::new();
     for (name, lines) in sections(workspace) {
         if name.starts_with("workspace.lints") {
@@ -102,24 +126,38 @@ pub(crate) fn manifest(workspace: &str, lock: &str) -> String {
 mod tests {
     use super::*;
 
-    const LOCK: &str = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1\"\ndependencies = [\n \"b\",\n \"c 2\",\n]\n\n[[package]]\nname = \"b\"\nversion = \"1\"\n\n[[package]]\nname = \"c\"\nversion = \"1\"\n\n[[package]]\nname = \"c\"\nversion = \"2\"\ndependencies = [\n \"a\",\n]\n";
+    const LOCK: &str = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1\"\nchecksum = \"11\"\ndependencies = [\n \"b\",\n \"c 2\",\n]\n\n[[package]]\nname = \"b\"\nversion = \"1\"\n\n[[package]]\nname = \"c\"\nversion = \"1\"\n\n[[package]]\nname = \"c\"\nversion = \"2\"\ndependencies = [\n \"a\",\n]\n";
 
     #[test]
     fn only_what_is_needed_is_reached_and_circles_end() {
         let names = |roots: &[&str]| -> Vec<String> {
             let roots = roots.iter().map(|&r| r.to_owned()).collect();
-            let lock = reached(LOCK, &roots);
-            let lines = lock
-                .lines()
-                .filter(|l| l.starts_with("name") || l.starts_with("version"));
-            lines.map(str::to_owned).collect()
+            reached(LOCK, &roots).lines().map(str::to_owned).collect()
         };
-        assert_eq!(
-            names(&["a"]).join(" "),
-            "name = \"a\" version = \"1\" name = \"b\" version = \"1\" name = \"c\" version = \"2\""
-        );
-        assert_eq!(names(&["b"]).len(), 2);
+        assert_eq!(names(&["a"]), ["a 1 11", "b 1 ", "c 2 "]);
+        assert_eq!(names(&["b"]), ["b 1 "]);
         assert!(names(&["unknown"]).is_empty());
+    }
+
+    #[test]
+    fn roots_have_the_versions_that_a_crate_uses() {
+        let of = |names: &[&str]| -> Vec<String> {
+            let names = names.iter().map(|&n| n.to_owned()).collect();
+            roots(LOCK, "a", &names).into_iter().collect()
+        };
+        assert_eq!(of(&["b", "c"]), ["b", "c 2"]);
+        assert_eq!(of(&["c"]), ["c 2"]);
+    }
+
+    /// Another crate of this workspace may bring a second version of something: the lock file then
+    /// names the first one's version wherever it is needed, and nothing else has changed.
+    #[test]
+    fn a_second_version_elsewhere_changes_nothing() {
+        let more =
+            LOCK.replace(" \"b\",", " \"b 1\",") + "\n[[package]]\nname = \"b\"\nversion = \"2\"\n";
+        let roots = |lock: &str| roots(lock, "a", &BTreeSet::from(["b".to_owned()]));
+        let before = reached(LOCK, &roots(LOCK));
+        assert_eq!(reached(&more, &roots(&more)), before);
     }
 
     #[test]
@@ -131,7 +169,7 @@ mod tests {
 
     #[test]
     fn of_the_workspace_profiles_and_needed_versions_count() {
-        let of = |text: &str| manifest(text, "name = \"a\"\n");
+        let of = |text: &str| manifest(text, "a 1 \n");
         let text = "[workspace]\nmembers = []\n\n[workspace.dependencies]\na = \"1\"\nb = \"1\"\n\n[workspace.lints.rust]\nx = \"deny\"\n\n[profile.release]\nlto = true\n";
         let before = of(text);
         assert_eq!(

@@ -45,6 +45,9 @@ pub(crate) struct Results {
     /// Say what would be made and how long that takes, and make none
     #[arg(long, conflicts_with_all = ["check", "confirm"])]
     plan: bool,
+    /// Print the checksums of the code that cells and pages depend on now, and make none
+    #[arg(long, conflicts_with_all = ["check", "confirm", "plan"])]
+    code: bool,
 }
 
 /// `evenkeel-lab results`, in the repository.
@@ -63,6 +66,9 @@ pub(crate) fn results(args: &Results) -> Result<(), Failure> {
         )));
     }
     let code = Code::of(root).map_err(|e| Failure::work(format_args!("read the sources: {e}")))?;
+    if args.code {
+        return print_code(&code, &all);
+    }
     let chosen = |p: &&Page| args.names.is_empty() || args.names.contains(&p.name);
     let mut looked = Vec::new();
     for page in all.iter().filter(chosen) {
@@ -91,6 +97,21 @@ pub(crate) fn results(args: &Results) -> Result<(), Failure> {
         }
     }
     publish(&all)
+}
+
+/// What cells of each kind of condition depend on, and the pages of commands.
+fn print_code(code: &Code, all: &[Page]) -> Result<(), Failure> {
+    let mut text = String::new();
+    for condition in ["none", "evenkeel", "evenkeel-auto"] {
+        let _ = writeln!(text, "{condition} {}", code.of_condition(condition));
+    }
+    for page in all.iter().filter(|p| p.command.is_some()) {
+        let sum = code
+            .of_crates(&page.crates)
+            .map_err(|e| Failure::work(format_args!("read the sources: {e}")))?;
+        let _ = writeln!(text, "{} {sum}", page.name);
+    }
+    print(&text)
 }
 
 /// Names what is stale; that is a failure.

@@ -598,6 +598,9 @@ fn words_of_the_command_line() {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
     assert!("fast".parse::<Mode>().is_err());
+    let names = Backend::ALL.map(|b| b.to_string());
+    let known = ["CAKE", "HTB with fq_codel", "HTB with hash buckets"];
+    assert_eq!(names, known);
 }
 
 /// A minimum of the line counts the byte that 64b/65b may add.

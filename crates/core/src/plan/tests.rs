@@ -517,6 +517,13 @@ tc class add dev ek-ifb7 parent ec1: classid ec1:1 htb rate 47261538bit ceil 472
     for line in expected.lines() {
         assert!(all.lines().any(|l| l == line), "{line}\nin\n{all}");
     }
+    // Two jumbo frames are more than a millisecond.
+    let jumbo = Device {
+        mtu: 9000,
+        ..device(14)
+    };
+    let jumbo = printed(&caps(Backend::HtbFqCodel), &jumbo, Policy::default());
+    assert!(jumbo.contains(" burst 18028 cburst 18028 overhead 9 quantum 9014\n"));
     // A splitting TBF stays as it is.
     assert!(!all.contains("qdisc change dev wan parent ec0:"));
     assert!(!all.contains(" u32 "), "the programs do it");

@@ -354,7 +354,9 @@ mod tests {
     fn filters(choice: Choice, lacks: &[Feature], dev: &str, parent: Handle) -> Vec<Filter> {
         let mut caps = Capabilities(Feature::ALL.into());
         caps.0.remove(&Feature::Bpf);
-        lacks.iter().for_each(|f| assert!(caps.0.remove(f)));
+        for feature in lacks {
+            assert!(caps.0.remove(feature));
+        }
         let policy = Policy {
             choice,
             ..Policy::default()
@@ -501,8 +503,8 @@ mod tests {
             alike.map(|(proto, dscp, length, ports, tier)| {
                 let packet = Packet {
                     v6,
-                    proto,
                     dscp,
+                    proto,
                     length,
                     ports,
                     ..PLAIN
@@ -576,6 +578,28 @@ mod tests {
         }
     }
 
+    /// The kernel refuses a link to a table that is not there, and numbers table 0 itself.
+    #[test]
+    fn tables_are_made_once_and_before_they_are_used() {
+        for (dev, major) in SIDES {
+            let mut made = Vec::new();
+            for filter in filters(Choice::Bare, &[], dev, Handle::qdisc(major)) {
+                let FilterKind::U32(rule) = filter.kind else {
+                    continue;
+                };
+                if rule.divisor.is_some() {
+                    assert!(filter.handle != 0 && !made.contains(&filter.handle));
+                    made.push(filter.handle);
+                }
+                if let Some(table) = rule.link {
+                    assert!(made.contains(&table.0), "{table:?}");
+                }
+            }
+            // Four tiers, and for each the transports of both families.
+            assert_eq!(made.len(), 4 + 8, "{dev}");
+        }
+    }
+
     /// Ingress comes before the packet filter that marks, and some kernels' u32 sees no marks.
     #[test]
     fn marks_count_on_the_way_out() {
@@ -589,6 +613,11 @@ mod tests {
             assert_eq!(tier("ek-ifb7", 0xec1, &[], mark), Some(0x30));
             assert_eq!(tier("wan", 0xec0, &[Feature::U32Mark], mark), Some(0x30));
         }
+        let marked = |hook| {
+            let all = filters(Choice::Cake, &[], "wan", hook);
+            classify(&all, Packet { mark: 10, ..PLAIN }).is_some()
+        };
+        assert!(marked(Handle::CLSACT_EGRESS) && !marked(Handle::CLSACT_INGRESS));
     }
 
     /// CAKE reads DSCP and sees small flows itself; of the rest it is told the tin.
@@ -646,16 +675,17 @@ mod tests {
         let plan = plan(&caps, &device(), line(), Policy::default()).unwrap();
         let mut hooks = Vec::new();
         for op in &plan.setup {
-            match op {
-                Op::FilterAdd { filter, .. } => match &filter.kind {
-                    FilterKind::Bpf(bpf) => {
-                        assert!(bpf.direct_action && filter.pref == PROGRAM_PREF);
-                        hooks.push((filter.parent, bpf.name.as_str()));
-                    }
-                    FilterKind::Matchall(_) => {}
-                    FilterKind::U32(_) => panic!("{op}"),
-                },
-                _ => {}
+            let Op::FilterAdd { filter, .. } = op else {
+                continue;
+            };
+            match &filter.kind {
+                FilterKind::Bpf(bpf) => {
+                    assert!(bpf.direct_action && filter.pref == PROGRAM_PREF);
+                    assert_eq!(bpf.fd, -1, "not known yet");
+                    hooks.push((filter.parent, bpf.name.as_str()));
+                }
+                FilterKind::Matchall(_) => {}
+                FilterKind::U32(_) => panic!("{op}"),
             }
         }
         let expected = [

@@ -442,7 +442,9 @@ fn sizes_are_set_with_the_rates_and_given_back() {
 fn a_kernel_without_matchall_needs_u32_for_downloads() {
     let without = |features: &[Feature]| {
         let mut caps = caps(Backend::Cake);
-        features.iter().for_each(|f| assert!(caps.0.remove(f)));
+        for feature in features {
+            assert!(caps.0.remove(feature));
+        }
         plan(&caps, &device(14), vdsl(), Policy::default())
     };
     assert_eq!(
@@ -462,8 +464,13 @@ fn printed(caps: &Capabilities, device: &Device, policy: Policy) -> String {
         ..vdsl()
     };
     let p = plan(caps, device, line, policy).unwrap();
-    let lines = |ops: &[Op]| ops.iter().map(|op| format!("{op}\n")).collect::<String>();
-    format!("{}then\n{}", lines(&p.setup), lines(&p.update))
+    let lines = |ops: &[Op]| {
+        ops.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    format!("{}\nthen\n{}\n", lines(&p.setup), lines(&p.update))
 }
 
 #[test]

@@ -66,7 +66,7 @@ mod tests {
             up: Rate::from_kbit(up),
             framing: Framing::default(),
         };
-        let mbit = |n| Rate::from_kbit(1000 * n);
+        let mbit = |n: u64| Rate::from_kbit(1000 * n);
         assert!(!line(mbit(100), 10_000).very_asymmetric());
         assert!(line(mbit(100), 9999).very_asymmetric());
         // Nothing is known of it yet.

@@ -565,4 +565,21 @@ mod tests {
             }
         }
     }
+
+    /// A line that repeats may rest at its end, but not for ever.
+    #[test]
+    fn some_step_of_a_line_carries_something() {
+        let trace = |kbit: [u64; 2], period: Option<u64>| {
+            let steps = [0, 1].map(|s| {
+                let rate = Rate::from_kbit(kbit[s as usize]);
+                (Duration::from_secs(s), rate)
+            });
+            RateTrace::steps(steps.into(), period.map(Duration::from_secs))
+        };
+        for kbit in [[1, 1], [1, 0], [0, 1]] {
+            assert!(trace(kbit, Some(2)).is_ok(), "{kbit:?}");
+        }
+        assert_eq!(trace([0, 0], Some(2)), Err(TraceError::Dead));
+        assert_eq!(trace([1, 0], None), Err(TraceError::Dead));
+    }
 }

@@ -354,7 +354,9 @@ mod tests {
     fn filters(choice: Choice, lacks: &[Feature], dev: &str, parent: Handle) -> Vec<Filter> {
         let mut caps = Capabilities(Feature::ALL.into());
         caps.0.remove(&Feature::Bpf);
-        lacks.iter().for_each(|f| assert!(caps.0.remove(f)));
+        for feature in lacks {
+            assert!(caps.0.remove(feature));
+        }
         let policy = Policy {
             choice,
             ..Policy::default()
@@ -477,85 +479,60 @@ mod tests {
 
     /// Packets and the tiers that the default rules say.
     fn cases() -> Vec<(Packet, Tier)> {
-        let udp = Packet { proto: 17, ..PLAIN };
-        let mut all = vec![
-            (PLAIN, Tier::BestEffort),
-            (udp, Tier::BestEffort),
-            (Packet { proto: 47, ..PLAIN }, Tier::BestEffort),
+        use Tier::{BestEffort, Bulk, Video, Voice};
+        // Protocol, DSCP, length, ports: alike in both families. Below 128 bytes of TCP and 256 of
+        // UDP is small.
+        let alike = [
+            (6, 0, 1400, (40_000, 50_000), BestEffort),
+            (17, 0, 1400, (40_000, 50_000), BestEffort),
+            (47, 0, 1400, (53, 53), BestEffort),
+            (6, 0, 1400, (53, 9), Voice),
+            (6, 0, 1400, (9, 53), Voice),
+            (17, 0, 1400, (53, 9), Voice),
+            (17, 0, 1400, (9, 53), Voice),
+            (6, 0, 127, (40_000, 50_000), Voice),
+            (6, 0, 128, (40_000, 50_000), BestEffort),
+            (17, 0, 255, (40_000, 50_000), Voice),
+            (17, 0, 256, (40_000, 50_000), BestEffort),
+            (6, 4, 1400, (40_000, 50_000), Voice),
+            (6, 46, 1400, (40_000, 50_000), Voice),
+            (6, 34, 1400, (40_000, 50_000), Video),
+            (6, 8, 1400, (40_000, 50_000), Bulk),
         ];
-        for proto in [6, 17] {
-            let any = Packet { proto, ..PLAIN };
-            for ports in [(53, 9), (9, 53)] {
-                all.push((Packet { ports, ..any }, Tier::Voice));
-            }
-        }
-        // Below 128 bytes of TCP and 256 of UDP.
-        for (proto, size) in [(6, 128), (17, 256)] {
-            for (length, tier) in [(size - 1, Tier::Voice), (size, Tier::BestEffort)] {
-                all.push((
-                    Packet {
-                        proto,
-                        length,
-                        ..PLAIN
-                    },
-                    tier,
-                ));
-            }
-        }
-        for (dscp, tier) in [
-            (4, Tier::Voice),
-            (46, Tier::Voice),
-            (34, Tier::Video),
-            (8, Tier::Bulk),
-        ] {
-            all.push((Packet { dscp, ..PLAIN }, tier));
-        }
-        let mut all: Vec<_> = [false, true]
-            .into_iter()
-            .flat_map(|v6| {
-                all.clone()
-                    .into_iter()
-                    .map(move |(p, t)| (Packet { v6, ..p }, t))
+        let of = |v6| {
+            alike.map(|(proto, dscp, length, ports, tier)| {
+                let packet = Packet {
+                    v6,
+                    dscp,
+                    proto,
+                    length,
+                    ports,
+                    ..PLAIN
+                };
+                (packet, tier)
             })
-            .collect();
-        all.push((Packet { proto: 1, ..PLAIN }, Tier::Voice));
-        all.push((
-            Packet {
-                v6: true,
-                proto: 58,
-                ..PLAIN
-            },
-            Tier::Voice,
-        ));
-        // ICMP's number is not ICMPv6's, nor the other way round.
-        all.push((
-            Packet {
-                v6: true,
-                proto: 1,
-                ..PLAIN
-            },
-            Tier::BestEffort,
-        ));
-        all.push((Packet { proto: 58, ..PLAIN }, Tier::BestEffort));
-        // Where ports would be is something else.
-        let dns = Packet {
-            ports: (53, 53),
-            ..udp
         };
-        all.push((
-            Packet {
-                fragment: 185,
-                ..dns
-            },
-            Tier::BestEffort,
-        ));
-        all.push((
-            Packet {
-                options: true,
-                ..dns
-            },
-            Tier::BestEffort,
-        ));
+        let mut all = [of(false), of(true)].concat();
+        // ICMP's number is not ICMPv6's, nor the other way round.
+        for (v6, proto, tier) in [
+            (false, 1, Voice),
+            (true, 58, Voice),
+            (true, 1, BestEffort),
+            (false, 58, BestEffort),
+        ] {
+            all.push((Packet { v6, proto, ..PLAIN }, tier));
+        }
+        // Where ports would be is something else.
+        for (fragment, options) in [(185, false), (0, true)] {
+            let packet = Packet {
+                proto: 17,
+                ports: (53, 53),
+                fragment,
+                options,
+                ..PLAIN
+            };
+            all.push((packet, BestEffort));
+        }
         all
     }
 
@@ -601,6 +578,28 @@ mod tests {
         }
     }
 
+    /// The kernel refuses a link to a table that is not there, and numbers table 0 itself.
+    #[test]
+    fn tables_are_made_once_and_before_they_are_used() {
+        for (dev, major) in SIDES {
+            let mut made = Vec::new();
+            for filter in filters(Choice::Bare, &[], dev, Handle::qdisc(major)) {
+                let FilterKind::U32(rule) = filter.kind else {
+                    continue;
+                };
+                if rule.divisor.is_some() {
+                    assert!(filter.handle != 0 && !made.contains(&filter.handle));
+                    made.push(filter.handle);
+                }
+                if let Some(table) = rule.link {
+                    assert!(made.contains(&table.0), "{table:?}");
+                }
+            }
+            // Four tiers, and for each the transports of both families.
+            assert_eq!(made.len(), 4 + 8, "{dev}");
+        }
+    }
+
     /// Ingress comes before the packet filter that marks, and some kernels' u32 sees no marks.
     #[test]
     fn marks_count_on_the_way_out() {
@@ -614,6 +613,11 @@ mod tests {
             assert_eq!(tier("ek-ifb7", 0xec1, &[], mark), Some(0x30));
             assert_eq!(tier("wan", 0xec0, &[Feature::U32Mark], mark), Some(0x30));
         }
+        let marked = |hook| {
+            let all = filters(Choice::Cake, &[], "wan", hook);
+            classify(&all, Packet { mark: 10, ..PLAIN }).is_some()
+        };
+        assert!(marked(Handle::CLSACT_EGRESS) && !marked(Handle::CLSACT_INGRESS));
     }
 
     /// CAKE reads DSCP and sees small flows itself; of the rest it is told the tin.
@@ -671,16 +675,17 @@ mod tests {
         let plan = plan(&caps, &device(), line(), Policy::default()).unwrap();
         let mut hooks = Vec::new();
         for op in &plan.setup {
-            match op {
-                Op::FilterAdd { filter, .. } => match &filter.kind {
-                    FilterKind::Bpf(bpf) => {
-                        assert!(bpf.direct_action && filter.pref == PROGRAM_PREF);
-                        hooks.push((filter.parent, bpf.name.as_str()));
-                    }
-                    FilterKind::Matchall(_) => {}
-                    FilterKind::U32(_) => panic!("{op}"),
-                },
-                _ => {}
+            let Op::FilterAdd { filter, .. } = op else {
+                continue;
+            };
+            match &filter.kind {
+                FilterKind::Bpf(bpf) => {
+                    assert!(bpf.direct_action && filter.pref == PROGRAM_PREF);
+                    assert_eq!(bpf.fd, -1, "not known yet");
+                    hooks.push((filter.parent, bpf.name.as_str()));
+                }
+                FilterKind::Matchall(_) => {}
+                FilterKind::U32(_) => panic!("{op}"),
             }
         }
         let expected = [

@@ -442,7 +442,9 @@ fn sizes_are_set_with_the_rates_and_given_back() {
 fn a_kernel_without_matchall_needs_u32_for_downloads() {
     let without = |features: &[Feature]| {
         let mut caps = caps(Backend::Cake);
-        features.iter().for_each(|f| assert!(caps.0.remove(f)));
+        for feature in features {
+            assert!(caps.0.remove(feature));
+        }
         plan(&caps, &device(14), vdsl(), Policy::default())
     };
     assert_eq!(
@@ -462,8 +464,13 @@ fn printed(caps: &Capabilities, device: &Device, policy: Policy) -> String {
         ..vdsl()
     };
     let p = plan(caps, device, line, policy).unwrap();
-    let lines = |ops: &[Op]| ops.iter().map(|op| format!("{op}\n")).collect::<String>();
-    format!("{}then\n{}", lines(&p.setup), lines(&p.update))
+    let lines = |ops: &[Op]| {
+        ops.iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    format!("{}\nthen\n{}\n", lines(&p.setup), lines(&p.update))
 }
 
 #[test]
@@ -517,6 +524,13 @@ tc class add dev ek-ifb7 parent ec1: classid ec1:1 htb rate 47261538bit ceil 472
     for line in expected.lines() {
         assert!(all.lines().any(|l| l == line), "{line}\nin\n{all}");
     }
+    // Two jumbo frames are more than a millisecond.
+    let jumbo = Device {
+        mtu: 9000,
+        ..device(14)
+    };
+    let jumbo = printed(&caps(Backend::HtbFqCodel), &jumbo, Policy::default());
+    assert!(jumbo.contains(" burst 18028 cburst 18028 overhead 9 quantum 9014\n"));
     // A splitting TBF stays as it is.
     assert!(!all.contains("qdisc change dev wan parent ec0:"));
     assert!(!all.contains(" u32 "), "the programs do it");
@@ -598,6 +612,9 @@ fn words_of_the_command_line() {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
     assert!("fast".parse::<Mode>().is_err());
+    let names = Backend::ALL.map(|b| b.to_string());
+    let known = ["CAKE", "HTB with fq_codel", "HTB with hash buckets"];
+    assert_eq!(names, known);
 }
 
 /// A minimum of the line counts the byte that 64b/65b may add.

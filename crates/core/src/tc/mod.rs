@@ -37,3 +37,22 @@ pub(crate) fn time(t: Duration) -> String {
         us => format!("{us}us"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_the_largest_unit_that_loses_nothing() {
+        for (us, text) in [
+            (0, "0us"),
+            (1, "1us"),
+            (1001, "1001us"),
+            (5000, "5ms"),
+            (1_500_000, "1500ms"),
+            (2_000_000, "2s"),
+        ] {
+            assert_eq!(time(Duration::from_micros(us)), text);
+        }
+    }
+}

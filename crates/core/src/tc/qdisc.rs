@@ -453,3 +453,34 @@ impl fmt::Display for Tbf {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_are_a_millisecond_or_two_frames() {
+        for (kbit, bytes) in [(1000, 3028), (24_000, 3028), (100_000, 12_500)] {
+            assert_eq!(HtbClass::burst_for(Rate::from_kbit(kbit)), bytes);
+        }
+        assert_eq!(HtbClass::burst_for(Rate::from_bps(u64::MAX)), u32::MAX);
+    }
+
+    /// As tc: a twentieth of the interval, unless it is given.
+    #[test]
+    fn cakes_target_follows_the_interval() {
+        let (us, ms) = (Duration::from_micros, Duration::from_millis);
+        let sent = |rtt, target| {
+            let cake = Cake {
+                rtt,
+                target,
+                ..Cake::default()
+            };
+            cake.target_sent()
+        };
+        assert_eq!(sent(Some(ms(100)), None), Some(ms(5)));
+        assert_eq!(sent(Some(us(10)), None), Some(us(1)));
+        assert_eq!(sent(Some(ms(100)), Some(ms(7))), Some(ms(7)));
+        assert_eq!(sent(None, None), None);
+    }
+}

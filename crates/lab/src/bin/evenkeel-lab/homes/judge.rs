@@ -264,10 +264,14 @@ mod tests {
         down[2..4].fill(100.0);
         down[10..16].fill(100.0);
         let judged = Judged::of(&run(&udp, &down), &oracle, &line());
-        assert_eq!(value(&judged, Kind::Queued), 2.0);
-        assert_eq!(value(&judged, Kind::Starved), 3.0);
-        let missing = value(&judged, Kind::Down);
-        assert!((missing - 0.35).abs() < 1e-9, "{missing}");
+        for (kind, is) in [
+            (Kind::Queued, 2.0),
+            (Kind::Starved, 3.0),
+            (Kind::Down, 0.35),
+        ] {
+            let found = value(&judged, kind);
+            assert!((found - is).abs() < 1e-9, "{kind:?}: {found}");
+        }
         assert_eq!(judged.worst().map(|r| r.kind), Some(Kind::Down));
     }
 

@@ -7,7 +7,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
 use evenkeel_core::result::ResultFile;
@@ -19,6 +18,7 @@ use evenkeel_lab::{
 use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
 
 use crate::guests::{InsideArgs, Kernel};
+use crate::today::today;
 
 /// The demo's experiment, so that it works wherever the binary is.
 const VDSL100: &str = include_str!("../../../../../experiments/vdsl100.toml");
@@ -275,12 +275,6 @@ pub(crate) fn write(result: &ResultFile, out: &Path) -> Result<(), Failure> {
         out.join("report.html").display()
     );
     Ok(())
-}
-
-/// The day in UTC: `2026-01-31`.
-pub(crate) fn today() -> String {
-    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    now.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// The command as it was typed, with the program's name rather than its path.

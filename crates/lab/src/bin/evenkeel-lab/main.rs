@@ -10,6 +10,7 @@ mod lab;
 mod lines;
 mod report;
 mod results;
+mod today;
 
 use std::process::ExitCode;
 

@@ -20,7 +20,7 @@ use evenkeel_lab::{Cell, cells};
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, print};
 
-use crate::lab::today;
+use crate::today::today;
 
 /// What a cell takes of which nothing is known yet, s.
 const USUAL: f64 = 8.0;

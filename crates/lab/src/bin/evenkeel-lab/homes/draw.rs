@@ -386,16 +386,17 @@ fn steps_of(luck: &mut Luck, sold: f64) -> Vec<(f64, String)> {
     steps
 }
 
-/// What people do: at least one bulk transfer, and beside it what a household does.
-fn people(luck: &mut Luck, access: &Access) -> Vec<Flow> {
-    let mut flows = Vec::new();
-    let start = |luck: &mut Luck| {
-        if luck.happens(0.5) {
-            0.0
-        } else {
-            tenth(luck.within(0.0, 20.0))
-        }
-    };
+/// When something begins, s: at once, or within the first half.
+fn start(luck: &mut Luck) -> f64 {
+    if luck.happens(0.5) {
+        0.0
+    } else {
+        tenth(luck.within(0.0, LENGTH / 2.0))
+    }
+}
+
+/// At least one bulk transfer.
+fn transfers(luck: &mut Luck) -> Vec<Flow> {
     let (down, up) = luck.one_of(&[
         (1, 0),
         (0, 1),
@@ -406,6 +407,7 @@ fn people(luck: &mut Luck, access: &Access) -> Vec<Flow> {
         (2, 1),
         (8, 2),
     ]);
+    let mut flows = Vec::new();
     for (direction, count) in [("down", down), ("up", up)] {
         if count > 0 {
             flows.push(Flow {
@@ -420,6 +422,12 @@ fn people(luck: &mut Luck, access: &Access) -> Vec<Flow> {
             });
         }
     }
+    flows
+}
+
+/// What people do: transfers, and beside them what a household does.
+fn people(luck: &mut Luck, access: &Access) -> Vec<Flow> {
+    let mut flows = transfers(luck);
     if luck.happens(0.4) {
         flows.push(Flow {
             kind: "web",

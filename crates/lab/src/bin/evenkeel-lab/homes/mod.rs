@@ -20,7 +20,7 @@ use evenkeel_lab::guest::Guests;
 use evenkeel_lab::{CellCache, Engine, Experiment, LabError, Progress, RunOptions, Stage};
 use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
 
-use crate::lab::today;
+use crate::today::today;
 use draw::{CONDITIONS, Home, draw};
 use judge::Judged;
 use show::{Outcome, table};

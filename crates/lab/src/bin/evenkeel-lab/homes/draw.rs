@@ -15,8 +15,8 @@ use serde::Serialize;
 pub(super) const LENGTH: f64 = 40.0;
 /// The only load of a home.
 pub(super) const LOAD: &str = "home";
-/// What each home is run under: the last two are judged against the second.
-pub(super) const CONDITIONS: [&str; 4] = ["none", "evenkeel", "cake-95", "evenkeel-auto"];
+/// What each home is run under: all others are judged beside the second. Pictures show the first three.
+pub(super) const CONDITIONS: [&str; 4] = ["none", "evenkeel", "evenkeel-auto", "cake-95"];
 
 /// A home.
 #[derive(Debug, Clone)]

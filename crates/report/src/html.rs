@@ -22,7 +22,7 @@ pub fn html(file: &ResultFile) -> String {
     let findings = text::findings(file, &rows);
     let body = markup! {
         @if !file.about.is_empty() {
-            p { (file.about) }
+            p { (words::plain(&file.about)) }
         }
         @if !findings.is_empty() {
             ul.findings {
@@ -47,7 +47,7 @@ pub fn html(file: &ResultFile) -> String {
             (trust(file, &rows))
         }
     };
-    page(&format!("evenkeel: {}", file.experiment), &body)
+    page(&words::plain(&format!("evenkeel: {}", file.experiment)), &body)
 }
 
 /// A page with `title` as its heading.
@@ -158,7 +158,7 @@ fn method(file: &ResultFile) -> Markup {
         p {
             "An emulated line: " (words::line(file)) ". The packets went through the queues and the TCP of "
             (words::engine(&file.engine))
-            @if !file.kernel.is_empty() { " (Linux " (file.kernel) ")" }
+            @if !file.kernel.is_empty() { " (Linux " (words::plain(&file.kernel)) ")" }
             "."
         }
         p {
@@ -189,7 +189,7 @@ fn origin(file: &ResultFile) -> Markup {
         @if file.command.is_empty() {
             p { "The command was not recorded." }
         } @else {
-            pre { (file.command) }
+            pre { (words::plain(&file.command)) }
         }
         p { "Seeds: " (words::seeds(file)) ". Date: " (date) "." }
     }

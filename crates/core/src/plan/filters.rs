@@ -327,20 +327,9 @@ pub(super) fn divert(wan: &Side<'_>, ifb: &str, cake: Option<u16>) -> Vec<Op> {
 mod tests {
     use super::*;
     use crate::line::Line;
-    use crate::plan::{Capabilities, Choice, Device, LinkSizes, Policy, plan};
+    use crate::plan::tests::device;
+    use crate::plan::{Capabilities, Choice, Policy, plan};
     use crate::{Framing, Rate};
-
-    fn device() -> Device {
-        Device {
-            name: "wan".into(),
-            ifindex: 7,
-            link_header: 14,
-            mtu: 1500,
-            is_port: false,
-            has_clsact: false,
-            sizes: LinkSizes::default(),
-        }
-    }
 
     fn line() -> Line {
         Line {
@@ -361,7 +350,7 @@ mod tests {
             choice,
             ..Policy::default()
         };
-        let plan = plan(&caps, &device(), line(), policy).unwrap();
+        let plan = plan(&caps, &device(14), line(), policy).unwrap();
         let here = |op: Op| match op {
             Op::FilterAdd { dev: d, filter } if d == dev.into() && filter.parent == parent => {
                 Some(filter)
@@ -672,7 +661,7 @@ mod tests {
     fn programs_stand_at_both_hooks_instead() {
         let mut caps = Capabilities(Feature::ALL.into());
         caps.0.remove(&Feature::Cake);
-        let plan = plan(&caps, &device(), line(), Policy::default()).unwrap();
+        let plan = plan(&caps, &device(14), line(), Policy::default()).unwrap();
         let mut hooks = Vec::new();
         for op in &plan.setup {
             let Op::FilterAdd { filter, .. } = op else {

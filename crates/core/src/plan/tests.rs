@@ -2,7 +2,8 @@ use super::*;
 use crate::tc::{HtbClass, LinkLayer};
 use std::collections::BTreeSet;
 
-fn device(link_header: u16) -> Device {
+/// The WAN device of the tests here and in `filters`.
+pub(super) fn device(link_header: u16) -> Device {
     Device {
         name: "wan".into(),
         ifindex: 7,

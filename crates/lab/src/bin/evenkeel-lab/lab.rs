@@ -12,12 +12,13 @@ use clap::{Args, Subcommand};
 use evenkeel_core::result::ResultFile;
 use evenkeel_lab::guest::Guests;
 use evenkeel_lab::{
-    CellCache, Engine, Experiment, LabError, Native, Phase, Progress, RunOptions, Runner, Stage,
-    StateRoot, conditions,
+    CellCache, Engine, Experiment, LabError, Native, Progress, RunOptions, Runner, StateRoot,
+    conditions,
 };
 use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
 
 use crate::guests::{InsideArgs, Kernel};
+use crate::progress;
 use crate::today::today;
 
 /// The demo's experiment, so that it works wherever the binary is.
@@ -248,19 +249,7 @@ fn measure(
             "[{}/{}] {}, {}{again}",
             p.number, p.of, p.cell.load, p.cell.condition
         );
-        let doing = match p.stage {
-            Stage::Starting => "booting".to_owned(),
-            Stage::Ended => return line.end(p.number),
-            Stage::Running(step) => {
-                let left = step.left.as_secs_f64().ceil();
-                match step.phase {
-                    Phase::Idle => format!("idle line, {left:.0} s left"),
-                    Phase::Load => format!("under load, {left:.0} s left"),
-                    Phase::Finish => "last probes".to_owned(),
-                }
-            }
-        };
-        line.show(p.number, &name, &doing);
+        progress::show(&mut line, p, &name);
     };
     let result = evenkeel_lab::run(experiment, options, runner, cache, &mut show, cancel);
     line.clear();

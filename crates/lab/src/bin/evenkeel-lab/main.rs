@@ -8,6 +8,7 @@ mod guests;
 mod homes;
 mod lab;
 mod lines;
+mod progress;
 mod report;
 mod results;
 mod today;

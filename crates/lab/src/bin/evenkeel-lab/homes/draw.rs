@@ -8,7 +8,9 @@
 
 use std::fmt::Write as _;
 
+use evenkeel_core::Direction;
 use evenkeel_core::pipe::SplitMix64;
+use evenkeel_terminal::Failure;
 use serde::Serialize;
 
 /// A load lasts so long, s.
@@ -104,10 +106,10 @@ struct Load {
     flows: Vec<Flow>,
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Flow {
     kind: &'static str,
-    direction: &'static str,
+    direction: Direction,
     client: usize,
     server: &'static str,
     count: usize,
@@ -128,35 +130,64 @@ struct Flow {
     packet_bytes: Option<u16>,
 }
 
-/// Luck of one kind.
-struct Luck(SplitMix64);
-
-impl Luck {
-    fn new(seed: u64, kind: u64) -> Self {
-        let mut mixed = SplitMix64::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(kind << 40));
-        Luck(SplitMix64::new(mixed.next_u64()))
-    }
-
-    fn within(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.0.unit()
-    }
-
-    /// As often in one doubling as in the next.
-    fn log(&mut self, low: f64, high: f64) -> f64 {
-        low * (high / low).powf(self.0.unit())
-    }
-
-    fn happens(&mut self, share: f64) -> bool {
-        self.0.unit() < share
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[((self.0.unit() * all.len() as f64) as usize).min(all.len() - 1)]
+impl Flow {
+    /// One flow of `kind` between a client and a server, all the time.
+    fn new(kind: &'static str, direction: Direction, client: usize, server: &'static str) -> Self {
+        Flow {
+            kind,
+            direction,
+            client,
+            server,
+            count: 1,
+            start_s: 0.0,
+            congestion: None,
+            on_s: None,
+            off_s: None,
+            per_second: None,
+            size_kbyte: None,
+            interval_ms: None,
+            packet_bytes: None,
+        }
     }
 }
 
-/// Kinds of luck: each has a sequence of its own.
-mod kind {
+/// Random numbers for one kind of thing.
+struct Random(SplitMix64);
+
+impl Random {
+    fn new(seed: u64, stream: u64) -> Self {
+        let mut mixed = SplitMix64::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(stream << 40));
+        Random(SplitMix64::new(mixed.next_u64()))
+    }
+
+    fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.0.unit()
+    }
+
+    /// As often in one doubling as in the next. A range of one value takes no number.
+    fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
+        if low < high {
+            low * (high / low).powf(self.0.unit())
+        } else {
+            low
+        }
+    }
+
+    fn chance(&mut self, share: f64) -> bool {
+        self.0.unit() < share
+    }
+
+    /// One alone takes no number.
+    fn choose<T: Copy>(&mut self, all: &[T]) -> T {
+        match all {
+            [only] => *only,
+            _ => all[((self.0.unit() * all.len() as f64) as usize).min(all.len() - 1)],
+        }
+    }
+}
+
+/// The sequences of random numbers, by what is drawn from them.
+mod stream {
     pub(super) const ACCESS: u64 = 1;
     pub(super) const BUFFERS: u64 = 2;
     pub(super) const CHANGES: u64 = 3;
@@ -165,77 +196,65 @@ mod kind {
     pub(super) const PEOPLE: u64 = 6;
 }
 
+/// A kind of access, and the ranges that its lines are in.
+struct Technology {
+    name: &'static str,
+    /// Of all homes.
+    share: f64,
+    /// Framings in use, as `--framing` names them.
+    framings: &'static [&'static str],
+    /// Rate towards the home, kbit/s.
+    down: (f64, f64),
+    /// By how much the other direction is slower.
+    ratio: (f64, f64),
+    /// Round trip to the first hop beyond, ms.
+    rtt_ms: (f64, f64),
+    /// What the gateway sends through: `tap` carries Ethernet frames, `tun` packets.
+    device: &'static str,
+    /// Requests and grants of a shared medium take some ms more or less.
+    shared: bool,
+}
+
+const ADSL: &[&str] = &["pppoa-vcmux", "pppoa-llc", "pppoe-vcmux", "pppoe-llcsnap"];
+const VDSL: &[&str] = &["bridged-ptm", "pppoe-ptm", "ptm:26", "ptm:34"];
+/// Ethernet, with a tag, and with PPPoE.
+const FIBRE: &[&str] = &["none:38:mpu84", "none:42:mpu84", "none:46:mpu84"];
+const SDSL: &[&str] = &["ipoa-llcsnap", "bridged-llcsnap"];
+/// As DOCSIS counts.
+const DOCSIS: &[&str] = &["none:18:mpu64"];
+
+/// Rates from the slowest that is still sold to what the emulated line carries (300 Mbit/s).
+#[rustfmt::skip]
+const TECHNOLOGIES: [Technology; 7] = [
+    Technology { name: "ADSL", share: 0.25, framings: ADSL, down: (500.0, 24_000.0), ratio: (4.0, 20.0), rtt_ms: (10.0, 40.0), device: "tun", shared: false },
+    Technology { name: "VDSL", share: 0.20, framings: VDSL, down: (8_000.0, 250_000.0), ratio: (2.0, 8.0), rtt_ms: (5.0, 25.0), device: "tun", shared: false },
+    Technology { name: "cable", share: 0.20, framings: DOCSIS, down: (10_000.0, 300_000.0), ratio: (5.0, 20.0), rtt_ms: (6.0, 25.0), device: "tap", shared: true },
+    Technology { name: "fibre", share: 0.15, framings: FIBRE, down: (20_000.0, 300_000.0), ratio: (1.0, 10.0), rtt_ms: (5.0, 12.0), device: "tap", shared: false },
+    Technology { name: RADIO, share: 0.10, framings: &["none:0"], down: (3_000.0, 150_000.0), ratio: (2.0, 10.0), rtt_ms: (25.0, 80.0), device: "tun", shared: true },
+    Technology { name: "SDSL", share: 0.05, framings: SDSL, down: (500.0, 10_000.0), ratio: (1.0, 1.0), rtt_ms: (8.0, 40.0), device: "tun", shared: false },
+    Technology { name: "satellite", share: 0.05, framings: DOCSIS, down: (5_000.0, 50_000.0), ratio: (4.0, 10.0), rtt_ms: (550.0, 620.0), device: "tun", shared: true },
+];
+/// The one whose rates walk all the time.
+const RADIO: &str = "radio";
+/// The slowest line that is drawn, kbit/s.
+const SLOWEST: f64 = 200.0;
+
 /// What brings the line.
 struct Access {
-    name: &'static str,
+    technology: &'static Technology,
     framing: &'static str,
     /// kbit/s.
     down: f64,
     up: f64,
     rtt_ms: f64,
     jitter_ms: f64,
-    device: &'static str,
-    /// Rates walk all the time.
-    radio: bool,
 }
 
 /// Draws a home.
-pub(super) fn draw(seed: u64) -> Home {
-    let access = access(&mut Luck::new(seed, kind::ACCESS));
-    let buffers = &mut Luck::new(seed, kind::BUFFERS);
-    let down_buffer = buffer(buffers);
-    let up_buffer = buffer(buffers);
-    let changes = &mut Luck::new(seed, kind::CHANGES);
-    let swing = access.radio.then(|| walk(changes, &access, seed));
-    let steps = swing.is_none() && changes.happens(0.3);
-    let mut stepped = |rate: f64| {
-        if steps {
-            steps_of(changes, rate)
-        } else {
-            Vec::new()
-        }
-    };
-    let (down_steps, up_steps) = (stepped(access.down), stepped(access.up));
-    let provider = &mut Luck::new(seed, kind::PROVIDER);
-    let hop = provider.0.unit();
-    let line = Line {
-        device: access.device,
-        down: rate(access.down),
-        up: rate(access.up),
-        down_steps,
-        up_steps,
-        framing: access.framing.to_owned(),
-        rtt_ms: tenth(access.rtt_ms),
-        jitter_ms: tenth(access.jitter_ms),
-        loss: if provider.happens(0.7) {
-            0.0
-        } else {
-            provider.log(0.0001, 0.005)
-        },
-        filters_icmp: hop < 0.1,
-        silent: (0.1..0.2).contains(&hop),
-        double_nat: provider.happens(0.25),
-        down_buffer,
-        up_buffer,
-        swing,
-    };
-    let far = &mut Luck::new(seed, kind::SERVERS);
-    let beyond = |far: &mut Luck| tenth(access.rtt_ms + far.log(1.0, 150.0));
-    let servers = vec![
-        Server {
-            name: "near",
-            rtt_ms: tenth(access.rtt_ms + far.within(0.5, 5.0)),
-        },
-        Server {
-            name: "one",
-            rtt_ms: beyond(far),
-        },
-        Server {
-            name: "other",
-            rtt_ms: beyond(far),
-        },
-    ];
-    let flows = people(&mut Luck::new(seed, kind::PEOPLE), &access);
+pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
+    let access = access(&mut Random::new(seed, stream::ACCESS));
+    let line = line(seed, &access);
+    let flows = people(&mut Random::new(seed, stream::PEOPLE), &access);
     let about = about(&access, &line, &flows);
     let changes = line.swing.is_some() || !line.down_steps.is_empty();
     let file = File {
@@ -244,7 +263,7 @@ pub(super) fn draw(seed: u64) -> Home {
         clients: 2,
         conditions: CONDITIONS.to_vec(),
         line,
-        servers,
+        servers: servers(&mut Random::new(seed, stream::SERVERS), &access),
         duration: Duration {
             full: LENGTH,
             quick: LENGTH,
@@ -253,133 +272,138 @@ pub(super) fn draw(seed: u64) -> Home {
         probe: Probe { interval_ms: 20.0 },
         loads: vec![Load { name: LOAD, flows }],
     };
-    Home {
+    Ok(Home {
         seed,
         about,
-        text: toml::to_string(&file).unwrap_or_default(),
+        text: toml::to_string(&file).map_err(Failure::work)?,
         changes,
+    })
+}
+
+/// The line as the experiment's file has it.
+fn line(seed: u64, access: &Access) -> Line {
+    let buffers = &mut Random::new(seed, stream::BUFFERS);
+    let down_buffer = buffer(buffers);
+    let up_buffer = buffer(buffers);
+    let changes = &mut Random::new(seed, stream::CHANGES);
+    let swing = (access.technology.name == RADIO).then(|| walk(changes, access, seed));
+    let steps = swing.is_none() && changes.chance(0.3);
+    let mut stepped = |rate: f64| {
+        if steps {
+            steps_of(changes, rate)
+        } else {
+            Vec::new()
+        }
+    };
+    let (down_steps, up_steps) = (stepped(access.down), stepped(access.up));
+    let provider = &mut Random::new(seed, stream::PROVIDER);
+    let hop = provider.0.unit();
+    Line {
+        device: access.technology.device,
+        down: rate(access.down),
+        up: rate(access.up),
+        down_steps,
+        up_steps,
+        framing: access.framing.to_owned(),
+        rtt_ms: tenth(access.rtt_ms),
+        jitter_ms: tenth(access.jitter_ms),
+        loss: if provider.chance(0.7) {
+            0.0
+        } else {
+            provider.log_uniform(0.0001, 0.005)
+        },
+        filters_icmp: hop < 0.1,
+        silent: (0.1..0.2).contains(&hop),
+        double_nat: provider.chance(0.25),
+        down_buffer,
+        up_buffer,
+        swing,
     }
 }
 
-/// What is sold: the technology, its framing and its rates.
-fn access(luck: &mut Luck) -> Access {
-    let technology = luck.0.unit();
-    let (name, framing, down, ratio, rtt_ms, device) = match technology {
-        t if t < 0.25 => (
-            "ADSL",
-            luck.one_of(&["pppoa-vcmux", "pppoa-llc", "pppoe-vcmux", "pppoe-llcsnap"]),
-            luck.log(500.0, 24_000.0),
-            luck.log(4.0, 20.0),
-            luck.within(10.0, 40.0),
-            "tun",
-        ),
-        t if t < 0.45 => (
-            "VDSL",
-            luck.one_of(&["bridged-ptm", "pppoe-ptm", "ptm:26", "ptm:34"]),
-            luck.log(8_000.0, 250_000.0),
-            luck.log(2.0, 8.0),
-            luck.within(5.0, 25.0),
-            "tun",
-        ),
-        t if t < 0.65 => (
-            "cable",
-            "none:18:mpu64",
-            luck.log(10_000.0, 300_000.0),
-            luck.log(5.0, 20.0),
-            luck.within(6.0, 25.0),
-            "tap",
-        ),
-        t if t < 0.8 => (
-            "fibre",
-            luck.one_of(&["none:38:mpu84", "none:42:mpu84", "none:46:mpu84"]),
-            luck.log(20_000.0, 300_000.0),
-            luck.log(1.0, 10.0),
-            luck.within(5.0, 12.0),
-            "tap",
-        ),
-        t if t < 0.9 => (
-            "radio",
-            "none:0",
-            luck.log(3_000.0, 150_000.0),
-            luck.log(2.0, 10.0),
-            luck.within(25.0, 80.0),
-            "tun",
-        ),
-        t if t < 0.95 => (
-            "SDSL",
-            luck.one_of(&["ipoa-llcsnap", "bridged-llcsnap"]),
-            luck.log(500.0, 10_000.0),
-            1.0,
-            luck.within(8.0, 40.0),
-            "tun",
-        ),
-        _ => (
-            "satellite",
-            "none:18:mpu64",
-            luck.log(5_000.0, 50_000.0),
-            luck.log(4.0, 10.0),
-            luck.within(550.0, 620.0),
-            "tun",
-        ),
+/// One near the line and two anywhere.
+fn servers(random: &mut Random, access: &Access) -> Vec<Server> {
+    let near = random.uniform(0.5, 5.0);
+    let mut anywhere = || random.log_uniform(1.0, 150.0);
+    let server = |name, beyond: f64| Server {
+        name,
+        rtt_ms: tenth(access.rtt_ms + beyond),
     };
-    // Requests and grants of a shared medium take some ms more or less.
-    let jitter_ms = match name {
-        "cable" | "radio" | "satellite" => luck.log(0.3, 3.0),
-        _ if luck.happens(0.2) => luck.log(0.1, 1.0),
-        _ => 0.0,
+    vec![
+        server("near", near),
+        server("one", anywhere()),
+        server("other", anywhere()),
+    ]
+}
+
+/// What is sold: the technology, its framing and its rates.
+fn access(random: &mut Random) -> Access {
+    let mut left = random.0.unit();
+    let technology = TECHNOLOGIES.iter().find(|t| {
+        left -= t.share;
+        left < 0.0
+    });
+    let technology = technology.unwrap_or(&TECHNOLOGIES[TECHNOLOGIES.len() - 1]);
+    let framing = random.choose(technology.framings);
+    let down = random.log_uniform(technology.down.0, technology.down.1);
+    let ratio = random.log_uniform(technology.ratio.0, technology.ratio.1);
+    let rtt_ms = random.uniform(technology.rtt_ms.0, technology.rtt_ms.1);
+    let jitter_ms = if technology.shared {
+        random.log_uniform(0.3, 3.0)
+    } else if random.chance(0.2) {
+        random.log_uniform(0.1, 1.0)
+    } else {
+        0.0
     };
     Access {
-        name,
+        technology,
         framing,
         down,
-        // Less is no line any more.
-        up: (down / ratio).max(200.0),
+        up: (down / ratio).max(SLOWEST),
         rtt_ms,
         jitter_ms,
-        device,
-        radio: name == "radio",
     }
 }
 
 /// From 5 ms to 2 s of the line, or so many packets, as modems have it.
-fn buffer(luck: &mut Luck) -> String {
-    if luck.happens(0.3) {
-        format!("{:.0}packets", luck.log(8.0, 1000.0))
+fn buffer(random: &mut Random) -> String {
+    if random.chance(0.3) {
+        format!("{:.0}packets", random.log_uniform(8.0, 1000.0))
     } else {
-        format!("{:.0}ms", luck.log(5.0, 2000.0))
+        format!("{:.0}ms", random.log_uniform(5.0, 2000.0))
     }
 }
 
 /// Rates walk within a factor of ten below what is sold, the delay by up to 40 ms.
-fn walk(luck: &mut Luck, access: &Access, seed: u64) -> Swing {
-    let range = |rate: f64, luck: &mut Luck| {
-        let low = rate / luck.log(2.0, 10.0);
+fn walk(random: &mut Random, access: &Access, seed: u64) -> Swing {
+    let range = |rate: f64, random: &mut Random| {
+        let low = rate / random.log_uniform(2.0, 10.0);
         [self::rate(low.max(150.0)), self::rate(rate.max(200.0))]
     };
     Swing {
         kind: "walk",
         seed,
-        every_ms: luck.log(100.0, 2000.0).round(),
-        factor: Some(luck.within(1.1, 2.0)),
-        down: range(access.down, luck),
-        up: range(access.up, luck),
-        rtt_ms: [0.0, luck.log(1.0, 40.0).round()],
+        every_ms: random.log_uniform(100.0, 2000.0).round(),
+        factor: Some(random.uniform(1.1, 2.0)),
+        down: range(access.down, random),
+        up: range(access.up, random),
+        rtt_ms: [0.0, random.log_uniform(1.0, 40.0).round()],
     }
 }
 
 /// One to three steps to between a tenth and all of what is sold, and back at the end of some.
-fn steps_of(luck: &mut Luck, sold: f64) -> Vec<(f64, String)> {
+fn steps_of(random: &mut Random, sold: f64) -> Vec<(f64, String)> {
     let mut steps = vec![(0.0, rate(sold))];
     let mut at = 0.0;
-    for _ in 0..luck.one_of(&[1, 2, 3]) {
-        at += luck.within(8.0, 18.0);
+    for _ in 0..random.choose(&[1, 2, 3]) {
+        at += random.uniform(8.0, 18.0);
         if at > LENGTH {
             break;
         }
-        let to = if luck.happens(0.3) {
+        let to = if random.chance(0.3) {
             sold
         } else {
-            sold * luck.log(0.1, 1.0)
+            sold * random.log_uniform(0.1, 1.0)
         };
         steps.push((tenth(at), rate(to.max(150.0))));
     }
@@ -387,17 +411,17 @@ fn steps_of(luck: &mut Luck, sold: f64) -> Vec<(f64, String)> {
 }
 
 /// When something begins, s: at once, or within the first half.
-fn start(luck: &mut Luck) -> f64 {
-    if luck.happens(0.5) {
+fn start(random: &mut Random) -> f64 {
+    if random.chance(0.5) {
         0.0
     } else {
-        tenth(luck.within(0.0, LENGTH / 2.0))
+        tenth(random.uniform(0.0, LENGTH / 2.0))
     }
 }
 
 /// At least one bulk transfer.
-fn transfers(luck: &mut Luck) -> Vec<Flow> {
-    let (down, up) = luck.one_of(&[
+fn transfers(random: &mut Random) -> Vec<Flow> {
+    let (down, up) = random.choose(&[
         (1, 0),
         (0, 1),
         (1, 1),
@@ -408,17 +432,14 @@ fn transfers(luck: &mut Luck) -> Vec<Flow> {
         (8, 2),
     ]);
     let mut flows = Vec::new();
-    for (direction, count) in [("down", down), ("up", up)] {
+    for (direction, count) in [(Direction::Down, down), (Direction::Up, up)] {
         if count > 0 {
+            let server = random.choose(&["near", "one", "other"]);
             flows.push(Flow {
-                kind: "bulk",
-                direction,
-                client: 1,
-                server: luck.one_of(&["near", "one", "other"]),
                 count,
-                start_s: start(luck),
-                congestion: Some(luck.one_of(&["cubic", "cubic", "cubic", "bbr", "reno"])),
-                ..Flow::default()
+                start_s: start(random),
+                congestion: Some(random.choose(&["cubic", "cubic", "cubic", "bbr", "reno"])),
+                ..Flow::new("bulk", direction, 1, server)
             });
         }
     }
@@ -426,61 +447,44 @@ fn transfers(luck: &mut Luck) -> Vec<Flow> {
 }
 
 /// What people do: transfers, and beside them what a household does.
-fn people(luck: &mut Luck, access: &Access) -> Vec<Flow> {
-    let mut flows = transfers(luck);
-    if luck.happens(0.4) {
+fn people(random: &mut Random, access: &Access) -> Vec<Flow> {
+    let mut flows = transfers(random);
+    if random.chance(0.4) {
+        let server = random.choose(&["one", "other"]);
         flows.push(Flow {
-            kind: "web",
-            direction: "down",
-            client: 2,
-            server: luck.one_of(&["one", "other"]),
-            count: 1,
-            per_second: Some(tenth(luck.log(0.5, 4.0))),
+            per_second: Some(tenth(random.log_uniform(0.5, 4.0))),
             // No page is more than a few seconds of the line.
             size_kbyte: Some([2.0, (access.down / 8.0 * 3.0).clamp(20.0, 2000.0).round()]),
-            ..Flow::default()
+            ..Flow::new("web", Direction::Down, 2, server)
         });
     }
-    if luck.happens(0.3) {
+    if random.chance(0.3) {
+        let server = random.choose(&["near", "one"]);
         flows.push(Flow {
-            kind: "bulk",
-            direction: "down",
-            client: 2,
-            server: luck.one_of(&["near", "one"]),
-            count: 1,
-            start_s: start(luck),
+            start_s: start(random),
             on_s: Some(2.0),
-            off_s: Some(luck.within(2.0, 8.0).round()),
-            ..Flow::default()
+            off_s: Some(random.uniform(2.0, 8.0).round()),
+            ..Flow::new("bulk", Direction::Down, 2, server)
         });
     }
-    if luck.happens(0.2) {
+    if random.chance(0.2) {
+        let server = random.choose(&["near", "one"]);
         flows.push(Flow {
-            kind: "quic",
-            direction: "down",
-            client: 2,
-            server: luck.one_of(&["near", "one"]),
-            count: 1,
-            start_s: start(luck),
-            ..Flow::default()
+            start_s: start(random),
+            ..Flow::new("quic", Direction::Down, 2, server)
         });
     }
     // A call takes some 80 kbit/s each way, a game less.
-    let (interval_ms, packet_bytes) = if luck.happens(0.7) {
+    let (interval_ms, packet_bytes) = if random.chance(0.7) {
         (20.0, 200)
     } else {
         (33.0, 100)
     };
     if access.up > 400.0 {
-        flows.extend(["up", "down"].map(|direction| Flow {
-            kind: "call",
-            direction,
-            client: 2,
-            server: "near",
-            count: 1,
+        flows.extend(Direction::BOTH.map(|direction| Flow {
             interval_ms: Some(interval_ms),
             packet_bytes: Some(packet_bytes),
-            ..Flow::default()
+            ..Flow::new("call", direction, 2, "near")
         }));
     }
     flows
@@ -494,7 +498,7 @@ fn about(access: &Access, line: &Line, flows: &[Flow]) -> String {
     };
     let mut text = format!(
         "{} {}/{} Mbit/s {}, {:.0} ms, buffers {}/{}",
-        access.name,
+        access.technology.name,
         mbit(access.down),
         mbit(access.up),
         line.framing,
@@ -516,16 +520,19 @@ fn about(access: &Access, line: &Line, flows: &[Flow]) -> String {
     }
     text += ":";
     for flow in flows {
-        let way = if flow.direction == "up" { "up" } else { "down" };
+        let direction = match flow.direction {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        };
         let _ = match (flow.kind, flow.on_s) {
             ("bulk", None) => write!(
                 text,
-                " {}x{} {way}",
+                " {}x{} {direction}",
                 flow.count,
                 flow.congestion.unwrap_or("cubic")
             ),
             ("bulk", Some(_)) => write!(text, " video"),
-            ("call", _) if flow.direction == "up" => Ok(()),
+            ("call", _) if flow.direction == Direction::Up => Ok(()),
             (kind, _) => write!(text, " {kind}"),
         };
     }
@@ -553,8 +560,8 @@ mod tests {
     fn every_home_is_an_experiment_and_the_same_for_the_same_seed() {
         let mut kinds = BTreeSet::new();
         for seed in 0..500 {
-            let home = draw(seed);
-            assert_eq!(home.text, draw(seed).text);
+            let home = draw(seed).unwrap();
+            assert_eq!(home.text, draw(seed).unwrap().text);
             let file = Experiment::parse(&home.text, Path::new("home.toml"))
                 .unwrap_or_else(|e| panic!("{seed}: {e}\n{}", home.text));
             assert!(file.load_spec(LOAD).is_some_and(|l| !l.flows.is_empty()));
@@ -569,7 +576,7 @@ mod tests {
 
     #[test]
     fn homes_differ() {
-        let texts: BTreeSet<String> = (0..100).map(|s| draw(s).text).collect();
+        let texts: BTreeSet<String> = (0..100).map(|s| draw(s).unwrap().text).collect();
         assert_eq!(texts.len(), 100);
     }
 }

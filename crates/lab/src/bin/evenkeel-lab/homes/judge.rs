@@ -8,20 +8,25 @@
 use evenkeel_core::result::{LineFacts, Run, Series};
 use serde::Serialize;
 
-/// An increase is noticed from here on, beside what packets take, ms.
+/// Average increase, ms, beside [`AVERAGE_PACKETS`]: where DSLReports' and LibreQoS' grade A+ ends.
 const INCREASE: f64 = 5.0;
-/// The same for the worst per cent of probes.
+/// 99th percentile of the increase, ms, beside [`TAIL_PACKETS`]: a frame interval of a call (RFC 3551,
+/// 4.2) that its jitter buffer must hold more.
 const TAIL: f64 = 20.0;
-/// Packets that take longer than that excuse it: so many for the average, and for the tail.
-const PACKETS: [f64; 2] = [1.0, 4.0];
-/// Goodput that is missing, as a share.
+/// Full packets on the slower direction that the average may wait for: one is always under way.
+const AVERAGE_PACKETS: f64 = 1.0;
+/// The same for the tail: a round of a few flows.
+const TAIL_PACKETS: f64 = 4.0;
+/// Goodput that is missing, as a share: what people see in a speed test that they run twice.
 const MISSING: f64 = 0.2;
-/// Less than half of what there could be, for so long, s.
+/// Less than half of what there could be, for so long, s, as `lab lines` counts it.
 const STARVED: f64 = 3.0;
-/// A queue for so long, s, and what one is, ms, or three packets.
+/// A queue for so long, s, of so many ms or of three packets, as `lab lines` counts it.
 const QUEUED: f64 = 2.0;
 const QUEUE: f64 = 50.0;
-/// Packets of a call that are lost, as a share.
+const QUEUE_PACKETS: f64 = 3.0;
+/// Packets of a call that are lost, as a share: where concealing them begins to be heard (ITU-T
+/// G.113, Appendix I).
 const CALL_LOSS: f64 = 0.01;
 /// Bytes of IP of a full packet.
 const MTU: u32 = 1500;
@@ -107,7 +112,7 @@ impl Judged {
     pub(super) fn of(run: &Run, oracle: &Run, line: &LineFacts) -> Self {
         let slower = line.up.min(line.down).bps().max(1) as f64;
         let packet = f64::from(line.framing.wire_len(MTU)) * 8000.0 / slower;
-        let queue = QUEUE.max(3.0 * packet);
+        let queue = QUEUE.max(QUEUE_PACKETS * packet);
         let missing = |got: f64, could: f64| {
             if could > 0.0 { 1.0 - got / could } else { 0.0 }
         };
@@ -115,11 +120,11 @@ impl Judged {
             let (value, limit) = match kind {
                 Kind::Increase => (
                     run.increase_ms.avg - oracle.increase_ms.avg,
-                    INCREASE + PACKETS[0] * packet,
+                    INCREASE + AVERAGE_PACKETS * packet,
                 ),
                 Kind::Tail => (
                     run.increase_ms.p99 - oracle.increase_ms.p99,
-                    TAIL + PACKETS[1] * packet,
+                    TAIL + TAIL_PACKETS * packet,
                 ),
                 Kind::Down => (missing(run.down_kbit, oracle.down_kbit), MISSING),
                 Kind::Up => (missing(run.up_kbit, oracle.up_kbit), MISSING),

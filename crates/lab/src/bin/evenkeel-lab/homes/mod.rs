@@ -17,13 +17,15 @@ use std::sync::atomic::AtomicBool;
 use clap::Args;
 use evenkeel_core::result::ResultFile;
 use evenkeel_lab::guest::Guests;
-use evenkeel_lab::{CellCache, Engine, Experiment, LabError, Progress, RunOptions, Stage};
+use evenkeel_lab::{CellCache, Engine, Experiment, LabError, Progress, RunOptions};
+use evenkeel_terminal::table::{self, Table};
 use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
 
+use crate::progress;
 use crate::today::today;
 use draw::{CONDITIONS, Home, draw};
 use judge::Judged;
-use show::{Outcome, table};
+use show::{Outcome, summary};
 
 /// What the others are judged beside.
 const ORACLE: &str = "evenkeel";
@@ -58,8 +60,11 @@ pub(crate) struct Homes {
 pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     let seeds = args.seed..args.seed.saturating_add(args.count);
     if args.list {
-        let lines = seeds.map(|seed| format!("{seed:>6}  {}\n", draw(seed).about));
-        return print(&lines.collect::<String>());
+        let mut table = Table::new(&[table::figures("seed"), table::words("home")]);
+        for seed in seeds {
+            table.row([seed.to_string(), draw(seed)?.about]);
+        }
+        return print(&table.to_string());
     }
     if let Some(out) = &args.out {
         // An unwritable place is better known before an hour of work than after it.
@@ -69,7 +74,7 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     let cancel = cancelled_by_signals()?;
     let mut outcomes = Vec::new();
     for seed in seeds {
-        let home = draw(seed);
+        let home = draw(seed)?;
         let done = (outcomes.len() + 1, args.count);
         let result = match measure(&home, args, done, &cancel) {
             // What was measured until then is shown.
@@ -86,7 +91,7 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     if args.json {
         return print(&(serde_json::to_string_pretty(&outcomes).map_err(Failure::work)? + "\n"));
     }
-    print(&table(&outcomes))
+    print(&summary(&outcomes))
 }
 
 /// Runs one home; `done`: which one of how many it is.
@@ -114,14 +119,7 @@ fn measure(
     let mut line = StatusLine::new();
     let mut show = |p: &Progress<'_>| {
         let name = format!("[home {} of {}] {}", done.0, done.1, p.cell.condition);
-        match p.stage {
-            Stage::Starting => line.show(p.number, &name, "booting"),
-            Stage::Ended => line.end(p.number),
-            Stage::Running(step) => {
-                let left = step.left.as_secs_f64().ceil();
-                line.show(p.number, &name, &format!("{left:.0} s left"));
-            }
-        }
+        progress::show(&mut line, p, &name);
     };
     let result = evenkeel_lab::run(&experiment, &options, &guests, &cache, &mut show, cancel);
     line.clear();

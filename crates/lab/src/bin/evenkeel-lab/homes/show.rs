@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use evenkeel_core::result::ResultFile;
 use evenkeel_core::stats::Summary;
+use evenkeel_terminal::table::{self, Table};
 use serde::Serialize;
 
 use super::draw::Home;
@@ -51,7 +52,7 @@ pub(super) fn worst(outcomes: &[Outcome]) -> Vec<&Outcome> {
 }
 
 /// All of it.
-pub(super) fn table(outcomes: &[Outcome]) -> String {
+pub(super) fn summary(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for (changes, name) in [
         (false, "rates stay"),
@@ -91,18 +92,9 @@ pub(super) fn table(outcomes: &[Outcome]) -> String {
 }
 
 fn group(text: &mut String, name: &str, homes: &[&Outcome]) {
-    let _ = writeln!(
-        text,
-        "{} homes whose {name}: regret beside evenkeel that was told\n{:<22}{:<15}{:>9}{:>9}{:>9}{:>9}{:>14}",
-        homes.len(),
-        "",
-        "condition",
-        "median",
-        "p90",
-        "p99",
-        "worst",
-        "beyond limit"
-    );
+    let heads = ["median", "p90", "p99", "worst", "beyond limit"];
+    let words = ["", "condition"].map(table::words);
+    let mut shown = Table::new(&[&words[..], &heads.map(table::figures)].concat());
     for (n, kind) in Kind::ALL.into_iter().enumerate() {
         let mut label = kind.name();
         for condition in conditions(homes) {
@@ -116,15 +108,19 @@ fn group(text: &mut String, name: &str, homes: &[&Outcome]) {
             };
             let beyond = regrets.iter().filter(|r| r.times() > 1.0).count();
             let share = 100.0 * beyond as f64 / regrets.len().max(1) as f64;
-            let _ = writeln!(
-                text,
-                "{label:<22}{condition:<15}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{share:>12.0} %",
-                s.median, s.p90, s.p99, s.max
-            );
+            let figures = [s.median, s.p90, s.p99, s.max].map(|v| format!("{v:.1}"));
+            let mut cells = vec![label.to_owned(), condition.to_owned()];
+            cells.extend(figures);
+            cells.push(format!("{share:.0} %"));
+            shown.row(cells);
             label = "";
         }
     }
-    text.push('\n');
+    let _ = writeln!(
+        text,
+        "{} homes whose {name}: regret beside evenkeel that was told\n{shown}",
+        homes.len()
+    );
 }
 
 /// Those that were run, in their order.

@@ -47,7 +47,10 @@ pub fn html(file: &ResultFile) -> String {
             (trust(file, &rows))
         }
     };
-    page(&words::plain(&format!("evenkeel: {}", file.experiment)), &body)
+    page(
+        &words::plain(&format!("evenkeel: {}", file.experiment)),
+        &body,
+    )
 }
 
 /// A page with `title` as its heading.

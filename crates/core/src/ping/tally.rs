@@ -244,12 +244,12 @@ mod tests {
         t.add(&timed(1, Fate::Reply, [None, Some(30), None], false));
         t.add(&timed(2, Fate::Expired, [Some(2), None, None], false));
         t.add(&timed(3, Fate::Damaged, [Some(9), Some(9), Some(9)], false));
-        t.add(&timed(4, Fate::Reply, [None, None, None], true));
+        t.add(&timed(4, Fate::Reply, [None, None, None], false));
         let ms = |s: &Spread| (s.count(), s.min().map(|d| d.as_millis()));
         assert_eq!(ms(&t.queue), (2, Some(1)));
         assert_eq!(ms(&t.path), (2, Some(20)));
         assert_eq!(ms(&t.ingress), (1, Some(3)));
-        assert_eq!(t.unstamped, 2, "what is not timed needs no stamps");
+        assert_eq!(t.unstamped, 3, "what is not timed needs no stamps");
         assert_eq!(t.answered(), 3 + 1);
         let all: Vec<_> = t.all_times().map(|(f, s)| (f, s.count())).collect();
         assert_eq!(all, [(Fate::Reply, 3), (Fate::Expired, 1)]);

@@ -356,6 +356,8 @@ mod tests {
         })
     }
 
+    const FULL: Verdict = Verdict::Drop(DropReason::Tail);
+
     fn ms(v: u64) -> Duration {
         Duration::from_millis(v)
     }
@@ -461,14 +463,168 @@ mod tests {
             "the third period"
         );
         assert_eq!(t.peak(), mbit(2));
-        for (steps, period) in [
-            (vec![], None),
-            (vec![(ms(1), mbit(1))], None),
-            (vec![(ms(0), mbit(1)), (ms(0), mbit(2))], None),
-            (vec![(ms(0), mbit(1)), (ms(9), Rate::from_bps(0))], None),
-            (vec![(ms(0), mbit(1)), (ms(9), mbit(1))], Some(ms(9))),
+    }
+
+    #[test]
+    fn a_list_of_steps_is_refused_for_what_is_wrong_with_it() {
+        let rate = Rate::from_kbit(8);
+        for (steps, period, why) in [
+            (vec![], None, TraceError::Start),
+            (vec![(ms(1), rate)], None, TraceError::Start),
+            (
+                vec![(ms(0), rate), (ms(0), rate)],
+                None,
+                TraceError::Order(ms(0)),
+            ),
+            (
+                vec![(ms(0), rate), (ms(5), rate), (ms(4), rate)],
+                None,
+                TraceError::Order(ms(4)),
+            ),
+            (
+                vec![(ms(0), rate), (ms(9), Rate::from_bps(0))],
+                None,
+                TraceError::Dead,
+            ),
+            (
+                vec![(ms(0), rate), (ms(9), rate)],
+                Some(ms(9)),
+                TraceError::Period(ms(9)),
+            ),
         ] {
-            assert!(RateTrace::steps(steps, period).is_err());
+            assert_eq!(RateTrace::steps(steps, period), Err(why));
+        }
+        let steps = vec![(ms(0), rate), (ms(9), rate)];
+        assert!(RateTrace::steps(steps, Some(ms(10))).is_ok());
+    }
+
+    /// 8 kbit/s are a byte each millisecond.
+    #[test]
+    fn a_step_begins_at_its_time() {
+        let (slow, fast) = (Rate::from_kbit(8), Rate::from_kbit(80));
+        let trace = RateTrace::steps(vec![(ms(0), slow), (ms(10), fast)], None).unwrap();
+        let just_before = Duration::from_nanos(9_999_999);
+        assert_eq!(trace.at(ms(0)), (slow, Some(ms(10))));
+        assert_eq!(trace.at(just_before), (slow, Some(ms(10))));
+        assert_eq!(trace.at(ms(10)), (fast, None));
+        // Ten bytes fill the first step, the eleventh takes a tenth of the time.
+        assert_eq!(trace.finish(ms(0), 10), ms(10));
+        assert_eq!(trace.finish(ms(0), 11), ms(10) + Duration::from_micros(100));
+        assert_eq!(RateTrace::constant(Rate::from_bps(0)).peak().bps(), 1);
+    }
+
+    #[test]
+    fn a_line_tells_how_long_a_packet_waits() {
+        // 1000 bytes take a millisecond.
+        let rate = RateTrace::constant(Rate::from_kbit(8_000));
+        let mut p = pipe(rate, Buffer::Bytes(1 << 20));
+        assert_eq!(p.wait(ms(7)), ms(0));
+        for _ in 0..3 {
+            p.enqueue(ms(10), 1000);
+        }
+        for (now, wait) in [(10, 3), (12, 1), (13, 0), (20, 0)] {
+            assert_eq!(p.wait(ms(now)), ms(wait), "{now}");
+        }
+        // What was seen already is not asked for again.
+        assert_eq!(p.wait(ms(0)), ms(3));
+        for (now, bytes) in [(10, 3000), (11, 2000), (12, 1000), (13, 0)] {
+            assert_eq!(p.backlog(ms(now)), bytes, "{now}");
+        }
+    }
+
+    #[test]
+    fn what_has_passed_is_counted() {
+        let rate = RateTrace::constant(Rate::from_kbit(8_000));
+        let mut p = pipe(rate, Buffer::Bytes(2000));
+        p.config.framing = Framing::new(Mode::None, 10, 0);
+        for len in [990, 490, 500, 40] {
+            p.enqueue(ms(0), len);
+        }
+        p.config.loss = 1.0;
+        p.enqueue(ms(100), 90);
+        p.config.loss = 0.0;
+        p.enqueue(ms(200), 190);
+        let stats = PipeStats {
+            packets: 3 + 1,
+            wire_bytes: 1000 + 500 + 50 + 200,
+            tail_drops: 1,
+            losses: 1,
+            max_backlog: 1550,
+        };
+        assert_eq!(p.stats(), stats);
+    }
+
+    /// The reference implementation's numbers (Vigna, splitmix64.c) for the seeds 1234567 and 0.
+    #[test]
+    fn the_generator_is_splitmix64() {
+        let mut random = SplitMix64::new(1_234_567);
+        for expected in [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ] {
+            assert_eq!(random.next_u64(), expected);
+        }
+        let mut random = SplitMix64::new(0);
+        assert_eq!(random.next_u64(), 0xE220_A839_7B1D_CDAF);
+        // The upper 53 bits of that number and of the next one, as shares of 2^53.
+        let of_53_bits = |bits: u64| bits as f64 / 9_007_199_254_740_992.0;
+        let mut random = SplitMix64::new(0);
+        assert!((random.unit() - of_53_bits(0xE220_A839_7B1D_CDAF >> 11)).abs() < 1e-15);
+        assert!((random.unit() - of_53_bits(0x6E78_9E6A_A1B9_65F4 >> 11)).abs() < 1e-15);
+    }
+
+    /// Without loss the first number is the first packet's jitter: 0.883311 for seed 0.
+    #[test]
+    fn jitter_adds_its_share_to_the_delay() {
+        let mut p = pipe(
+            RateTrace::constant(Rate::from_kbit(8_000)),
+            Buffer::Bytes(1 << 20),
+        );
+        p.config.jitter = Duration::from_secs(1);
+        p.random = SplitMix64::new(0);
+        let Verdict::Depart { at } = p.enqueue(ms(10), 1000) else {
+            panic!("lost");
+        };
+        let more = at.as_secs_f64() - 0.015;
+        assert!((more - 0.883_310_808).abs() < 1e-8, "{more}");
+    }
+
+    /// A packet is lost if its number, which is below 1, is below the share: never at 0, always
+    /// at 1.
+    #[test]
+    fn the_share_of_lost_packets_is_a_bound() {
+        let number = SplitMix64::new(0).unit();
+        for (share, lost) in [
+            (0.0, false),
+            (number, false),
+            (number + 1e-12, true),
+            (1.0, true),
+        ] {
+            let rate = RateTrace::constant(Rate::from_kbit(8_000));
+            let mut p = pipe(rate, Buffer::Bytes(1 << 20));
+            p.random = SplitMix64::new(0);
+            p.config.loss = share;
+            let verdict = p.enqueue(ms(0), 1000);
+            assert_eq!(verdict == Verdict::Drop(DropReason::Loss), lost, "{share}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_of_time_follows_the_rate() {
+        // 10 ms are 10000 bytes at first, 1000 from 100 ms after the traces began.
+        let steps = vec![
+            (ms(0), Rate::from_kbit(8_000)),
+            (ms(100), Rate::from_kbit(800)),
+        ];
+        let trace = RateTrace::steps(steps, None).unwrap();
+        for (now, fit) in [(50, 10), (150, 10), (200, 1)] {
+            let mut p = pipe(trace.clone(), Buffer::Time(ms(10)));
+            p.begin(ms(60));
+            let passed = (0..20).filter(|_| p.enqueue(ms(now), 1000) != FULL);
+            assert_eq!(passed.count(), fit, "{now}");
         }
     }
 

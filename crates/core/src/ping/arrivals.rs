@@ -38,3 +38,49 @@ impl<T: Arrivals> Arrivals for Vec<T> {
         self.iter().find_map(|one| one.arrived(sender, number))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One device: whom it was told to watch, and the only answer that it saw.
+    struct Device {
+        watched: Vec<Sender>,
+        saw: (Sender, Option<u32>, Duration),
+    }
+
+    impl Arrivals for Device {
+        fn watch(&mut self, sender: Sender) {
+            self.watched.push(sender);
+        }
+
+        fn arrived(&self, sender: Sender, number: Option<u32>) -> Option<Duration> {
+            let (of, which, when) = self.saw;
+            (of == sender && which == number).then_some(when)
+        }
+    }
+
+    #[test]
+    fn an_answer_may_arrive_on_any_device() {
+        let device = |number, ms| Device {
+            watched: Vec::new(),
+            saw: (Sender::Udp(7), number, Duration::from_millis(ms)),
+        };
+        let mut all = vec![device(Some(1), 10), device(Some(2), 20), device(None, 30)];
+        all.watch(Sender::Udp(7));
+        all.watch(Sender::Icmp(9));
+        for one in &all {
+            assert_eq!(one.watched, [Sender::Udp(7), Sender::Icmp(9)]);
+        }
+        for (sender, number, ms) in [
+            (Sender::Udp(7), Some(1), Some(10)),
+            (Sender::Udp(7), Some(2), Some(20)),
+            (Sender::Udp(7), None, Some(30)),
+            (Sender::Udp(7), Some(3), None),
+            (Sender::Icmp(7), Some(1), None),
+        ] {
+            let when = ms.map(Duration::from_millis);
+            assert_eq!(all.arrived(sender, number), when, "{sender:?} {number:?}");
+        }
+    }
+}

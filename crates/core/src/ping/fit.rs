@@ -159,10 +159,72 @@ mod tests {
         assert_eq!(Fit::through(&rows(&points[..2])), None);
     }
 
+    /// y = x + 1 at 1 and 3, and half a microsecond off at 2: slope 1, intercept 7/6; the
+    /// residuals are -1/6, 1/3, -1/6, their squares add up to 1/6; one degree of freedom.
     #[test]
-    fn student_beyond_the_table() {
-        assert!((student(40) - 2.021).abs() < 1e-3);
-        assert!((student(120) - 1.980).abs() < 1e-3);
+    fn three_sizes_are_enough_and_two_are_not() {
+        let points = [(1, 2.0), (2, 3.5), (3, 4.0)];
+        let fit = Fit::through(&rows(&points)).unwrap();
+        assert_eq!(fit.sizes, 3);
+        assert!((fit.slope.value - 1.0).abs() < 1e-9);
+        assert!((fit.intercept.value - 7.0 / 6.0).abs() < 1e-9);
+        let spread = (1.0f64 / 6.0).sqrt();
+        assert!((fit.slope.within - 12.706 * spread / 2f64.sqrt()).abs() < 1e-6);
+        let at_zero = (1.0f64 / 3.0 + 4.0 / 2.0).sqrt();
+        assert!((fit.intercept.within - 12.706 * spread * at_zero).abs() < 1e-6);
+        assert_eq!(Fit::through(&rows(&points[..2])), None);
+        // A size of which nothing came back is none.
+        let mut silent = rows(&points);
+        silent.get_mut(&2).unwrap().min = None;
+        assert_eq!(Fit::through(&silent), None);
+    }
+
+    #[test]
+    fn what_size_does_not_change_has_no_correlation_and_no_rate() {
+        let fit = Fit::through(&rows(&[(0, 5.0), (100, 5.0), (200, 5.0)])).unwrap();
+        assert_eq!((fit.slope.value, fit.correlation), (0.0, 0.0));
+        assert_eq!(fit.kbit(), None);
+    }
+
+    /// A byte in 2 us is 4 Mbit/s, in 1 us 8, in 3 us 2.67.
+    #[test]
+    fn the_rate_has_the_ends_of_the_slopes_interval() {
+        let of = |value, within| Fit {
+            sizes: 3,
+            slope: Estimate { value, within },
+            intercept: Estimate {
+                value: 0.0,
+                within: 0.0,
+            },
+            correlation: 1.0,
+        };
+        let (rate, low, high) = of(2.0, 1.0).kbit().unwrap();
+        assert!((rate - 4000.0).abs() < 1e-9, "{rate}");
+        assert!((low - 8000.0 / 3.0).abs() < 1e-9, "{low}");
+        assert!((high - 8000.0).abs() < 1e-9, "{high}");
+        assert_eq!(of(1.0, 1.0).kbit(), None, "it may be zero");
+        assert_eq!(of(-2.0, 1.0).kbit(), None, "it is below zero");
+    }
+
+    /// Beyond the table: tables of other books, and Abramowitz and Stegun 26.7.5 with
+    /// (x^3 + x) / 4 = 2.372271279 and (5 x^5 + 16 x^3 + 3 x) / 96 = 2.822498705 for x = 1.959964.
+    #[test]
+    fn students_quantiles() {
+        for (df, t) in [
+            (1, 12.706),
+            (2, 4.303),
+            (3, 3.182),
+            (29, 2.045),
+            (30, 2.042),
+        ] {
+            assert!((student(df) - t).abs() < 1e-9, "{df}");
+        }
+        for (df, t) in [(31, 2.0395), (40, 2.0211), (60, 2.0003), (120, 1.9799)] {
+            assert!((student(df) - t).abs() < 2e-4, "{df}: {}", student(df));
+            let n = df as f64;
+            let expanded = 1.959_964 + 2.372_271_279 / n + 2.822_498_705 / (n * n);
+            assert!((student(df) - expanded).abs() < 1e-9, "{df}");
+        }
     }
 
     proptest! {

@@ -293,6 +293,101 @@ mod tests {
         assert!(e.contains("felt_us"), "{e}");
     }
 
+    #[test]
+    fn line_breaks_in_a_value_become_spaces() {
+        let text = header(&[("target", "a\nb\tc".into()), ("every", "200 ms".into())]);
+        assert_eq!(
+            text,
+            "# evenkeel ping 1\n# target a b c\n# every 200 ms\n\
+            # columns time_s seq size fate from received ttl felt_us queue_us path_us stamps ingress_us\n"
+        );
+        let log: Log = text.parse().unwrap();
+        assert_eq!(log.about.len(), 2);
+        assert_eq!(log.about("target"), Some("a b c"));
+        assert_eq!(log.about("every"), Some("200 ms"));
+    }
+
+    #[test]
+    fn only_what_begins_like_a_log_is_one() {
+        for (text, yes) in [
+            (EXAMPLE, true),
+            ("# evenkeel ping 1\n", true),
+            ("# evenkeel ping 2\n", true),
+            ("", false),
+            ("# evenkeel trace 1\n", false),
+            ("\n# evenkeel ping 1\n", false),
+        ] {
+            assert_eq!(is_log(text), yes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn empty_lines_and_the_ends_of_other_systems_lines_are_skipped() {
+        let text = EXAMPLE.replace('\n', "\r\n");
+        let log: Log = format!("{text}\r\n  \n").parse().unwrap();
+        assert_eq!(log.outcomes, example());
+        assert_eq!(log.about("target"), Some("heise.de"));
+    }
+
+    #[test]
+    fn each_column_that_cannot_be_read_is_named() {
+        let good = "17.5 0 32 reply 192.0.2.1 32 57 1.5 0.5 1.0 kernel 0.25";
+        assert!(parse(good).is_ok());
+        let names = [
+            "time_s",
+            "seq",
+            "size",
+            "fate",
+            "from",
+            "received",
+            "ttl",
+            "felt_us",
+            "queue_us",
+            "path_us",
+            "stamps",
+            "ingress_us",
+        ];
+        for (i, name) in names.iter().enumerate() {
+            let mut columns: Vec<&str> = good.split(' ').collect();
+            columns[i] = "x";
+            assert_eq!(parse(&columns.join(" ")), Err(*name));
+            // The first logs end before the last one.
+            let shorter = columns[..i].join(" ");
+            assert_eq!(parse(&shorter).is_ok(), *name == "ingress_us", "{name}");
+        }
+        assert_eq!(parse(""), Err("time_s"));
+        let further = format!("{good} and more");
+        assert_eq!(parse(&further), parse(good), "further columns are skipped");
+    }
+
+    #[test]
+    fn decimals_are_shifted_and_none_is_lost() {
+        for (text, decimals, value) in [
+            ("12", 3, Some(12_000)),
+            ("12.3", 3, Some(12_300)),
+            ("12.345", 3, Some(12_345)),
+            ("0.001", 3, Some(1)),
+            ("007.5", 3, Some(7500)),
+            ("12.3456", 3, None),
+            ("1.000000001", 9, Some(1_000_000_001)),
+            ("18446744073.709551615", 9, Some(u64::MAX)),
+            ("18446744073.709551616", 9, None),
+            ("18446744074", 9, None),
+            ("99999999999999999999", 3, None),
+            ("", 3, None),
+            (".5", 3, None),
+            ("5.", 3, None),
+            ("+5", 3, None),
+            ("5.+1", 3, None),
+            ("+5.1", 3, None),
+            ("-5", 3, None),
+            ("1e3", 3, None),
+            ("1.2.3", 3, None),
+        ] {
+            assert_eq!(decimal(text, decimals), value, "{text}");
+        }
+    }
+
     prop_compose! {
         fn outcomes()(
             seq: u64, sent in 0u64..4_000_000_000_000_000_000, size in 0u32..70_000,

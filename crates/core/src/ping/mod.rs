@@ -172,18 +172,38 @@ mod tests {
         assert_eq!("lost".parse::<Fate>(), Err(()));
     }
 
+    /// RFC 792 and RFC 1812 (5.2.7.1) for IPv4, RFC 4443 for IPv6.
     #[test]
     fn icmp_errors() {
         for (v6, kind, code, fate) in [
             (false, 11, 0, Some(Fate::Expired)),
+            (false, 11, 1, Some(Fate::Expired)),
+            (false, 3, 0, Some(Fate::NetUnreachable)),
+            (false, 3, 1, Some(Fate::HostUnreachable)),
+            (false, 3, 2, Some(Fate::ProtocolUnreachable)),
             (false, 3, 3, Some(Fate::PortUnreachable)),
             (false, 3, 4, Some(Fate::TooBig)),
+            (false, 3, 5, Some(Fate::Unreachable)),
+            (false, 3, 6, Some(Fate::NetUnreachable)),
+            (false, 3, 7, Some(Fate::HostUnreachable)),
+            (false, 3, 9, Some(Fate::Prohibited)),
+            (false, 3, 10, Some(Fate::Prohibited)),
             (false, 3, 13, Some(Fate::Prohibited)),
             (false, 3, 200, Some(Fate::Unreachable)),
             (false, 0, 0, None),
+            (false, 5, 0, None),
+            (false, 12, 0, None),
             (true, 3, 0, Some(Fate::Expired)),
+            (true, 1, 0, Some(Fate::NetUnreachable)),
+            (true, 1, 1, Some(Fate::Prohibited)),
+            (true, 1, 2, Some(Fate::Unreachable)),
+            (true, 1, 3, Some(Fate::HostUnreachable)),
             (true, 1, 4, Some(Fate::PortUnreachable)),
+            (true, 1, 5, Some(Fate::Prohibited)),
+            (true, 1, 6, Some(Fate::Prohibited)),
             (true, 2, 0, Some(Fate::TooBig)),
+            (true, 4, 0, None),
+            (true, 4, 1, Some(Fate::ProtocolUnreachable)),
             (true, 129, 0, None),
         ] {
             assert_eq!(Fate::of_icmp(v6, kind, code), fate, "{v6} {kind} {code}");
@@ -196,5 +216,7 @@ mod tests {
         assert_eq!(all.iter().filter(|f| f.is_error()).count(), 9);
         assert!(Fate::Reply.is_timed() && !Fate::Reply.is_error());
         assert!(!Fate::Damaged.is_timed() && !Fate::Timeout.is_timed());
+        let first_and_last = [Fate::Expired, Fate::Refused];
+        assert!(first_and_last.iter().all(|f| f.is_error() && f.is_timed()));
     }
 }

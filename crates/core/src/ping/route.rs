@@ -292,4 +292,175 @@ mod tests {
         r.add(2, &outcome(Fate::Timeout, "", 0));
         assert_eq!(r.lost(), Some((1, 2)));
     }
+
+    const US: Duration = Duration::from_micros(1);
+
+    #[test]
+    fn only_a_hop_that_answers_some_is_reluctant() {
+        let expired = outcome(Fate::Expired, "10.0.0.1", 1);
+        let silent = outcome(Fate::Timeout, "", 0);
+        let refused = outcome(Fate::Prohibited, "10.0.0.1", 1);
+        for (fates, reluctant) in [
+            (&[expired][..], false),
+            (&[expired, expired], false),
+            (&[silent, silent], false),
+            (&[expired, silent], true),
+            (&[silent, expired, expired], true),
+            (&[refused, silent], false),
+        ] {
+            let mut r = route(&[]);
+            for o in fates {
+                r.add(1, o);
+            }
+            assert_eq!(r.hops[0].is_reluctant(), reluctant, "{fates:?}");
+        }
+        assert!(!Hop::default().is_reluctant());
+    }
+
+    #[test]
+    fn what_a_hop_said_is_kept_at_its_distance() {
+        let mut r = route(&[]);
+        r.add(3, &outcome(Fate::Expired, "10.0.0.3", 700));
+        assert_eq!((r.hops.len(), r.hops[0].sent, r.hops[1].sent), (3, 0, 0));
+        for (from, us) in [("10.0.0.4", 500), ("10.0.0.3", 900), ("10.0.0.4", 600)] {
+            r.add(3, &outcome(Fate::Expired, from, us));
+        }
+        let hop = &r.hops[2];
+        assert_eq!((hop.sent, hop.answered, hop.last), (4, 4, None));
+        assert_eq!((hop.times.count(), hop.min()), (4, Some(500 * US)));
+        let [one, two] = [[10, 0, 0, 3], [10, 0, 0, 4]].map(IpAddr::from);
+        assert_eq!(hop.addresses, [one, two], "in the order of first answers");
+        // Without a TTL it is the first hop; what was void or not sent tells nothing.
+        r.add(0, &outcome(Fate::Expired, "10.0.0.1", 100));
+        r.add(1, &outcome(Fate::Void, "", 0));
+        r.add(1, &outcome(Fate::Unsent, "", 0));
+        assert_eq!((r.hops[0].sent, r.hops[0].answered), (1, 1));
+        assert_eq!((r.hops.len(), r.hops[1].min()), (3, None));
+    }
+
+    #[test]
+    fn what_lies_behind_the_end_is_dropped() {
+        let mut r = route(&[("10.0.0.1", 1), ("", 0), ("", 0), ("", 0)]);
+        r.add(3, &outcome(Fate::PortUnreachable, "192.0.2.1", 9));
+        assert_eq!(r.hops.len(), 3);
+        assert_eq!(r.hops[2].last, Some(Fate::PortUnreachable));
+        assert!(r.is_reached(), "it is the target that says so");
+        assert_eq!(r.lost(), Some((1, 2)));
+        // One that says nothing drops nothing.
+        let mut r = route(&[("10.0.0.1", 1), ("", 0)]);
+        r.add(1, &outcome(Fate::Expired, "10.0.0.1", 9));
+        assert_eq!((r.hops.len(), r.lost()), (2, None));
+        // Some targets reply from another of their addresses.
+        r.add(2, &outcome(Fate::Reply, "192.0.2.77", 9));
+        assert!(r.is_reached());
+    }
+
+    #[test]
+    fn echoes_to_a_hop_are_counted_beside_its_errors() {
+        let mut r = route(&[("10.0.0.1", 400), ("10.0.0.2", 800)]);
+        r.add_direct(2, &outcome(Fate::Reply, "10.0.0.2", 700));
+        r.add_direct(2, &outcome(Fate::PortUnreachable, "10.0.0.2", 5));
+        r.add_direct(2, &outcome(Fate::Void, "", 0));
+        r.add_direct(2, &outcome(Fate::Unsent, "", 0));
+        r.add_direct(3, &outcome(Fate::Reply, "10.0.0.3", 5));
+        r.add_direct(0, &outcome(Fate::Reply, "10.0.0.1", 300));
+        let counts = |h: &Hop| (h.sent, h.direct_sent, h.direct_answered);
+        assert_eq!(counts(&r.hops[0]), (1, 1, 1));
+        assert_eq!(counts(&r.hops[1]), (1, 2, 1));
+        assert_eq!(r.hops.len(), 2);
+        let mins = [r.hops[0].min(), r.hops[1].min()];
+        assert_eq!(mins, [Some(300 * US), Some(700 * US)], "of either kind");
+        assert_eq!(r.hops[1].times.min(), Some(800 * US));
+    }
+
+    #[test]
+    fn hops_are_asked_for_up_to_the_most_and_past_five_silent_ones() {
+        let empty = Route::new([192, 0, 2, 1].into(), 4);
+        let wanted: Vec<u8> = (0..=255).filter(|ttl| empty.wants(*ttl)).collect();
+        assert_eq!(wanted, [1, 2, 3, 4]);
+        let (answers, silent) = (("10.0.0.1", 1), ("", 0));
+        for (hops, ttl, wants) in [
+            (&[silent; 4][..], 5, true),
+            (&[silent; 5], 5, true),
+            (&[silent; 5], 6, false),
+            (&[silent, silent, silent, silent, answers], 6, true),
+            // Five silent ones before one that answered do not end it.
+            (&[silent, silent, silent, silent, silent, answers], 7, true),
+            (&[silent, silent, silent, silent, silent, answers], 6, false),
+        ] {
+            assert_eq!(route(hops).wants(ttl), wants, "{hops:?} {ttl}");
+        }
+    }
+
+    #[test]
+    fn hops_behind_the_last_that_answered_are_not_shown() {
+        let (answers, silent) = (("10.0.0.1", 1), ("", 0));
+        for (hops, shown) in [
+            (&[][..], 0),
+            (&[silent, silent], 0),
+            (&[answers], 1),
+            (&[silent, answers, silent], 2),
+            (&[answers, silent, answers, silent, silent], 3),
+        ] {
+            assert_eq!(route(hops).shown().len(), shown, "{hops:?}");
+        }
+        assert_eq!(route(&[]).lost(), None);
+    }
+
+    /// Private addresses are told from the provider's by 3 ms more than the nearest of them.
+    #[test]
+    fn a_private_hop_is_near_from_three_milliseconds_on() {
+        let lan = "192.168.1.1";
+        for (hops, near, from_gateway) in [
+            (&[(lan, 400), ("10.0.0.1", 3399)][..], None, Some(2)),
+            (&[(lan, 400), ("10.0.0.1", 3400)], Some(2), Some(2)),
+            (&[(lan, 2999)], None, None),
+            (&[(lan, 3000)], None, Some(1)),
+            // The nearest of those before it counts.
+            (
+                &[(lan, 2500), ("10.0.0.1", 400), ("10.0.0.2", 3400)],
+                Some(3),
+                Some(3),
+            ),
+            (
+                &[(lan, 400), ("10.0.0.1", 2500), ("10.0.0.2", 3400)],
+                Some(3),
+                Some(3),
+            ),
+            (&[("", 0), ("62.1.2.3", 10)], Some(2), Some(2)),
+        ] {
+            let r = route(hops);
+            assert_eq!(r.near().map(|n| n.0), near, "{hops:?}");
+            assert_eq!(r.near_from_gateway().map(|n| n.0), from_gateway, "{hops:?}");
+        }
+    }
+
+    /// RFC 1918, 3927, 4193 and 4291, and the neighbours of each of their ranges.
+    #[test]
+    fn addresses_of_ones_own_network() {
+        for (address, private) in [
+            ("10.255.255.255", true),
+            ("11.0.0.0", false),
+            ("172.16.0.0", true),
+            ("172.32.0.0", false),
+            ("192.168.255.255", true),
+            ("192.169.0.0", false),
+            ("169.254.1.1", true),
+            ("127.0.0.1", true),
+            ("100.64.0.1", false),
+            ("fbff::1", false),
+            ("fc00::1", true),
+            ("fdff::1", true),
+            ("fe00::1", false),
+            ("fe7f::1", false),
+            ("fe80::1", true),
+            ("febf::1", true),
+            ("fec0::1", false),
+            ("::1", true),
+            ("::2", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_private(address.parse().unwrap()), private, "{address}");
+        }
+    }
 }

@@ -127,6 +127,35 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_has_its_ends_and_goes_round() {
+        for (text, count, is_sweep, largest) in [
+            ("200", 1, false, 200),
+            ("200:200:7", 1, false, 200),
+            ("100:101:1", 2, true, 101),
+            ("100:101:2", 1, true, 100),
+            ("0:1000:100", 11, true, 1000),
+            ("900:1000:300", 1, true, 900),
+            ("65535", 1, false, 65_535),
+            ("0:9999:1", 10_000, true, 9999),
+        ] {
+            let sizes: Sizes = text.parse().unwrap();
+            let got = (sizes.count(), sizes.is_sweep(), sizes.largest());
+            assert_eq!(got, (count, is_sweep, largest), "{text}");
+            assert_eq!(sizes.of(u64::from(count) - 1), largest, "{text}");
+            assert_eq!(sizes.of(u64::from(count)), sizes.of(0), "{text}");
+        }
+    }
+
+    #[test]
+    fn headers_are_taken_from_both_ends() {
+        let sweep: Sizes = "28:1500:10".parse().unwrap();
+        let payload: Sizes = "0:1472:10".parse().unwrap();
+        assert_eq!(sweep.without(28), Ok(payload));
+        assert!(sweep.without(29).is_err());
+        assert_eq!(sweep.without(0), Ok(sweep));
+    }
+
+    #[test]
     fn refused_with_a_reason() {
         for (text, why) in [
             ("", "not a number"),
@@ -135,7 +164,11 @@ mod tests {
             ("1:2", "neither one"),
             ("1:2:0", "zero"),
             ("9:2:1", "larger"),
+            ("1:2:3:4", "neither one"),
+            ("65536:65536:1", "65507"),
+            ("1:65536:10", "65507"),
             ("0:60000:1", "10000"),
+            ("0:10000:1", "10000"),
         ] {
             let e = text.parse::<Sizes>().unwrap_err().to_string();
             assert!(e.contains(why), "{text}: {e}");

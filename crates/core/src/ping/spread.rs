@@ -114,14 +114,57 @@ mod tests {
     #[test]
     fn worked_by_hand() {
         let mut s = Spread::new();
-        assert_eq!(s.summary(), None);
+        assert_eq!((s.summary(), s.min(), s.count()), (None, None, 0));
         for ms in [4, 1, 3, 2, 5] {
             s.add(Duration::from_millis(ms));
         }
+        assert_eq!((s.min(), s.count()), (Some(Duration::from_millis(1)), 5));
         let s = s.summary().unwrap();
         assert_eq!((s.n, s.min, s.max), (5, 1.0, 5.0));
         assert!((s.avg - 3.0).abs() < 1e-9 && (s.stddev - 2.5f64.sqrt()).abs() < 1e-9);
         assert!((s.median - 3.0).abs() < 0.003, "{}", s.median);
+    }
+
+    #[test]
+    fn a_single_time_is_every_figure() {
+        let mut s = Spread::default();
+        s.add(Duration::from_millis(7));
+        let s = s.summary().unwrap();
+        for figure in [s.min, s.avg, s.median, s.p90, s.p95, s.p99, s.max] {
+            assert!((figure - 7.0).abs() < 1e-12, "{s:?}");
+        }
+        assert_eq!((s.n, s.stddev), (1, 0.0));
+    }
+
+    /// 1 to 200 ms: so many per cent of them are at most twice as many ms.
+    #[test]
+    fn each_percentile_is_its_own() {
+        let mut s = Spread::new();
+        for ms in 1..=200 {
+            s.add(Duration::from_millis(ms));
+        }
+        let s = s.summary().unwrap();
+        for (figure, ms) in [
+            (s.median, 100.0),
+            (s.p90, 180.0),
+            (s.p95, 190.0),
+            (s.p99, 198.0),
+        ] {
+            assert!((figure - ms).abs() <= ms * 0.001, "{figure} {ms}");
+        }
+    }
+
+    /// An hour is the longest that percentiles tell; the largest value itself stays exact.
+    #[test]
+    fn beyond_an_hour_percentiles_say_an_hour() {
+        let mut s = Spread::new();
+        s.add(Duration::ZERO);
+        s.add(Duration::from_secs(7200));
+        s.add(Duration::MAX);
+        let s = s.summary().unwrap();
+        assert!((s.median - 3_600_000.0).abs() < 3_600.0, "{}", s.median);
+        assert!((s.p99 - 3_600_000.0).abs() < 3_600.0, "{}", s.p99);
+        assert!(s.max > 1e20);
     }
 
     proptest! {

@@ -225,6 +225,96 @@ mod tests {
         assert!(Tally::new().loss() < 1e-12);
     }
 
+    /// A reply or what `fate` says, with all its parts in ms.
+    fn timed(seq: u64, fate: Fate, parts: [Option<u64>; 3], stamped: bool) -> Event {
+        let ms = |ms: Option<u64>| ms.map(Duration::from_millis);
+        let Event::Outcome(mut o) = event(seq, fate, Some(50)) else {
+            unreachable!();
+        };
+        let delays = o.delays.as_mut().unwrap();
+        [delays.queue, delays.path, delays.ingress] = parts.map(ms);
+        o.stamped = stamped;
+        Event::Outcome(o)
+    }
+
+    #[test]
+    fn each_part_of_a_round_trip_has_times_of_its_own() {
+        let mut t = Tally::new();
+        t.add(&timed(0, Fate::Reply, [Some(1), Some(20), Some(3)], true));
+        t.add(&timed(1, Fate::Reply, [None, Some(30), None], false));
+        t.add(&timed(2, Fate::Expired, [Some(2), None, None], false));
+        t.add(&timed(3, Fate::Damaged, [Some(9), Some(9), Some(9)], false));
+        t.add(&timed(4, Fate::Reply, [None, None, None], false));
+        let ms = |s: &Spread| (s.count(), s.min().map(|d| d.as_millis()));
+        assert_eq!(ms(&t.queue), (2, Some(1)));
+        assert_eq!(ms(&t.path), (2, Some(20)));
+        assert_eq!(ms(&t.ingress), (1, Some(3)));
+        assert_eq!(t.unstamped, 3, "what is not timed needs no stamps");
+        assert_eq!(t.answered(), 3 + 1);
+        let all: Vec<_> = t.all_times().map(|(f, s)| (f, s.count())).collect();
+        assert_eq!(all, [(Fate::Reply, 3), (Fate::Expired, 1)]);
+        assert!(t.times(Fate::Timeout).is_none());
+    }
+
+    #[test]
+    fn only_an_answer_after_that_of_a_later_probe_is_reordered() {
+        let reordered = |seqs: &[u64]| {
+            let mut t = Tally::new();
+            for seq in seqs {
+                t.add(&event(*seq, Fate::Reply, Some(1)));
+            }
+            t.reordered
+        };
+        for (seqs, count) in [
+            (&[0, 1, 2][..], 0),
+            (&[0, 5, 9], 0),
+            (&[1, 0, 2], 1),
+            (&[3, 0, 1, 2], 3),
+            (&[0, 3, 1, 4, 2], 2),
+            (&[4, 4], 0),
+        ] {
+            assert_eq!(reordered(seqs), count, "{seqs:?}");
+        }
+        // What timed out was not overtaken.
+        let mut t = Tally::new();
+        t.add(&event(1, Fate::Reply, Some(1)));
+        t.add(&event(0, Fate::Timeout, None));
+        assert_eq!(t.reordered, 0);
+    }
+
+    #[test]
+    fn loss_leaves_out_what_could_not_be_answered() {
+        for (fates, loss) in [
+            (&[Fate::Timeout][..], 1.0),
+            (&[Fate::Timeout, Fate::Reply], 0.5),
+            (
+                &[Fate::Timeout, Fate::Timeout, Fate::Expired, Fate::Reply],
+                0.5,
+            ),
+            (&[Fate::Timeout, Fate::Unsent, Fate::Void, Fate::Reply], 0.5),
+            (&[Fate::Unsent, Fate::Void], 0.0),
+        ] {
+            let mut t = Tally::new();
+            for (seq, fate) in (0..).zip(fates) {
+                t.add(&event(seq, *fate, None));
+            }
+            assert!((t.loss() - loss).abs() < 1e-12, "{fates:?}: {}", t.loss());
+        }
+    }
+
+    #[test]
+    fn the_beat_is_kept_after_a_silence() {
+        let s = Duration::from_secs;
+        let mut r = Recent::new(s(10));
+        assert!(r.advance(s(100)).is_none());
+        assert!(r.advance(s(135)).is_some(), "due since 110");
+        assert!(r.advance(s(139)).is_none());
+        assert!(r.advance(s(140)).is_some());
+        assert!(r.advance(s(149)).is_none());
+        assert!(r.advance(s(170)).is_some(), "just on a beat");
+        assert!(r.advance(s(179)).is_none() && r.advance(s(180)).is_some());
+    }
+
     #[test]
     fn the_last_seconds() {
         let s = Duration::from_secs;

@@ -280,6 +280,234 @@ fn sequences_wrap() {
     );
 }
 
+#[test]
+fn it_is_full_of_probes_without_a_fate_and_forgets_the_others() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    for _ in 0..MEMORY {
+        assert!(!t.is_full());
+        t.sent(1, at(MS));
+    }
+    assert!(t.is_full());
+    // One that has no fate yet is not forgotten for another.
+    let more = t.sent(2, at(2 * MS));
+    assert_eq!((t.size_of(0), t.size_of(more)), (Some(1), Some(2)));
+    t.advance(at(101 * MS));
+    assert_eq!((events(&mut t).len(), t.open()), (MEMORY, 1));
+    assert!(!t.is_full());
+    // Those that have one are, as many as there are too many.
+    t.sent(3, at(102 * MS));
+    assert_eq!((t.size_of(1), t.size_of(2)), (None, Some(1)));
+    t.answer(1, reply(at(103 * MS)), at(103 * MS));
+    t.answer(2, reply(at(103 * MS)), at(103 * MS));
+    assert_eq!(events(&mut t), [Event::Stray, Event::Late(2, 102 * MS)]);
+}
+
+#[test]
+fn what_is_over_is_remembered_while_there_is_room() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    let first = send(&mut t, at(MS));
+    t.answer(first, reply(at(2 * MS)), at(2 * MS));
+    t.advance(at(3 * MS));
+    outcome(&mut t);
+    send(&mut t, at(4 * MS));
+    t.answer(first, reply(at(5 * MS)), at(5 * MS));
+    assert_eq!(events(&mut t), [Event::Duplicate(first)]);
+}
+
+#[test]
+fn what_is_known_of_a_probe() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    assert_eq!(
+        (t.size_of(0), t.stamps_of(0), t.is_open(0)),
+        (None, 2, false)
+    );
+    let seq = t.sent(77, at(MS));
+    assert_eq!((t.size_of(seq), t.stamps_of(seq)), (Some(77), 0));
+    // At the very time of the send is not before it.
+    t.stamp(seq, Stamp::Driver, at(MS).wall);
+    assert_eq!((t.stamps_of(seq), t.is_open(seq)), (1, true));
+    t.answer(seq, reply(at(2 * MS)), at(2 * MS));
+    assert!(t.is_open(seq), "its stamps are still to come");
+    t.stamp(seq, Stamp::Sched, at(MS).wall);
+    assert_eq!((t.stamps_of(seq), t.is_open(seq)), (2, false));
+    assert_eq!(outcome(&mut t).size, 77);
+    let lost = t.sent(78, at(3 * MS));
+    t.advance(at(103 * MS));
+    assert!(!t.is_open(lost));
+}
+
+#[test]
+fn each_answered_probe_waits_for_its_own_stamps() {
+    let mut t = Tracker::new(TARGET, 2000 * MS);
+    let all = [1, 2, 3].map(|ms| t.sent(0, at(ms * MS)));
+    for (seq, ms) in all.into_iter().zip([4, 5, 6]) {
+        t.answer(seq, reply(at(ms * MS)), at(ms * MS));
+    }
+    t.stamp(all[1], Stamp::Sched, at(2 * MS).wall);
+    assert_eq!(t.poll(), None, "one of two stamps");
+    t.stamp(all[1], Stamp::Driver, at(2 * MS).wall);
+    assert_eq!(outcome(&mut t).seq, all[1]);
+    // The others are given up ten milliseconds after their answers, each once.
+    assert_eq!(t.deadline(), Some(14 * MS));
+    t.advance(at(14 * MS));
+    assert_eq!((outcome(&mut t).seq, t.poll()), (all[0], None));
+    assert_eq!(t.deadline(), Some(16 * MS));
+    t.advance(at(15 * MS));
+    assert_eq!(t.poll(), None);
+    t.advance(at(16 * MS));
+    assert_eq!((outcome(&mut t).seq, t.poll()), (all[2], None));
+    assert_eq!((t.deadline(), t.open()), (None, 0));
+}
+
+#[test]
+fn the_deadline_is_that_of_the_oldest_open_probe_or_of_stamps() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    assert_eq!(t.deadline(), None);
+    let (a, b) = (send(&mut t, at(5 * MS)), t.sent(0, at(30 * MS)));
+    assert_eq!(t.deadline(), Some(105 * MS));
+    t.answer(b, reply(at(40 * MS)), at(40 * MS));
+    assert_eq!(t.deadline(), Some(50 * MS), "the stamps of the second");
+    t.answer(a, reply(at(41 * MS)), at(41 * MS));
+    assert_eq!(t.deadline(), Some(50 * MS));
+    // One that was answered does not time out while it waits for its stamps.
+    let mut t = Tracker::new(TARGET, 10 * MS);
+    let seq = t.sent(0, at(MS));
+    t.answer(seq, reply(at(10 * MS)), at(10 * MS));
+    assert_eq!(t.deadline(), Some(20 * MS));
+    t.advance(at(19 * MS));
+    assert_eq!(t.poll(), None);
+    t.advance(at(20 * MS));
+    assert_eq!(outcome(&mut t).fate, Fate::Reply);
+}
+
+#[test]
+fn a_round_trip_that_the_kernel_measured_needs_no_stamps() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    let seq = t.sent(0, at(MS));
+    let mut answer = reply(at(9 * MS));
+    answer.time = Time::Measured(3 * MS);
+    // Nor does it matter to it how the wall clock goes.
+    let mut now = at(9 * MS);
+    now.wall += Duration::from_secs(60);
+    t.answer(seq, answer, now);
+    let o = outcome(&mut t);
+    assert_eq!((o.fate, o.stamped), (Fate::Reply, true));
+    let delays = Delays {
+        felt: 3 * MS,
+        queue: None,
+        path: None,
+        ingress: None,
+    };
+    assert_eq!(o.delays, Some(delays));
+}
+
+#[test]
+fn without_the_kernels_receive_stamp_the_programs_clock_stands_in() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    let seq = send(&mut t, at(MS));
+    let mut answer = reply(at(2 * MS));
+    answer.time = Time::Seen;
+    t.answer(seq, answer, at(9 * MS));
+    let o = outcome(&mut t);
+    assert!(!o.stamped);
+    assert_eq!(o.delays.unwrap().felt, Duration::from_micros(7990));
+}
+
+#[test]
+fn the_far_side_is_heard_while_the_probe_is_open() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    let seq = send(&mut t, at(MS));
+    t.far(seq, 43_200_000);
+    t.far(seq + 1, 5);
+    assert_eq!(events(&mut t), [Event::Far(seq, 43_200_000)]);
+    t.answer(seq, reply(at(2 * MS)), at(2 * MS));
+    outcome(&mut t);
+    t.far(seq, 6);
+    t.unsent(seq);
+    t.stray();
+    assert_eq!(events(&mut t), [Event::Stray], "it has its fate");
+}
+
+/// A flight may see the clocks drift apart by 1 ms and a thousandth of its time.
+#[test]
+fn a_flight_is_void_from_more_than_the_tolerated_drift_on() {
+    let ns = Duration::from_nanos;
+    for (flight, drift, fate) in [
+        (0, ns(1_000_000), Fate::Reply),
+        (0, ns(1_000_001), Fate::Void),
+        (1000, ns(2_000_000), Fate::Reply),
+        (1000, ns(2_000_001), Fate::Void),
+    ] {
+        for forward in [true, false] {
+            let mut t = Tracker::new(TARGET, 5000 * MS);
+            let seq = send(&mut t, at(7 * MS));
+            let mut now = at((7 + flight) * MS);
+            now.wall = if forward {
+                now.wall + drift
+            } else {
+                now.wall.saturating_sub(drift)
+            };
+            t.answer(seq, reply(now), now);
+            assert_eq!(outcome(&mut t).fate, fate, "{flight} {drift:?} {forward}");
+        }
+    }
+}
+
+/// An arrival counts from the send on, up to 100 us after the answer's stamp.
+#[test]
+fn an_arrival_is_between_the_send_and_the_answer() {
+    let us = Duration::from_micros;
+    for (arrived, ingress) in [
+        (MS, Some(10 * MS)),
+        (us(999), None),
+        (11 * MS, Some(Duration::ZERO)),
+        (11 * MS + us(100), Some(Duration::ZERO)),
+        (11 * MS + us(101), None),
+    ] {
+        let mut t = Tracker::new(TARGET, 2000 * MS);
+        let seq = send(&mut t, at(MS));
+        let mut answer = reply(at(11 * MS));
+        answer.arrived = Some(arrived);
+        t.answer(seq, answer, at(12 * MS));
+        let delays = outcome(&mut t).delays.unwrap();
+        assert_eq!(delays.ingress, ingress, "{arrived:?}");
+    }
+}
+
+#[test]
+fn an_answer_without_an_address_is_the_targets() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    let seq = send(&mut t, at(MS));
+    let mut answer = reply(at(2 * MS));
+    answer.from = None;
+    t.answer(seq, answer, at(2 * MS));
+    let o = outcome(&mut t);
+    assert_eq!((o.fate, o.from, o.received), (Fate::Reply, None, Some(32)));
+}
+
+/// The latest probe that ends with the number, and none that is forgotten or still to come.
+#[test]
+fn numbers_of_32_bits_wrap_as_well() {
+    let mut t = Tracker::new(TARGET, 100 * MS);
+    assert_eq!((t.unwrap16(0), t.unwrap32(0)), (None, None));
+    // As if all before had been sent and forgotten.
+    (t.first, t.settled) = ((1 << 32) - 2, (1 << 32) - 2);
+    for _ in 0..4 {
+        send(&mut t, at(MS));
+    }
+    for (sequence, seq) in [
+        (u32::MAX - 2, None),
+        (u32::MAX - 1, Some((1 << 32) - 2)),
+        (u32::MAX, Some((1 << 32) - 1)),
+        (0, Some(1 << 32)),
+        (1, Some((1 << 32) + 1)),
+        (2, None),
+    ] {
+        assert_eq!(t.unwrap32(sequence), seq, "{sequence}");
+        assert_eq!(t.unwrap16(sequence as u16), seq, "{sequence}");
+    }
+}
+
 proptest! {
     /// Whatever comes in whatever order, each probe has exactly one outcome.
     #[test]

@@ -480,3 +480,21 @@ impl fmt::Display for Verdict {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_of_u32_are_as_tc_prints_them() {
+        for (handle, raw, text) in [
+            (U32Handle::table(0x800), 0x8000_0000, "800:"),
+            (U32Handle::bucket(1, 5), 0x0010_5000, "1:5:"),
+            (U32Handle::node(1, 5, 3), 0x0010_5003, "1:5:3"),
+            (U32Handle::node(1, 0, 3), 0x0010_0003, "1:0:3"),
+            (U32Handle::node(1, 0xff, 0xfff), 0x001f_ffff, "1:ff:fff"),
+        ] {
+            assert_eq!((handle.0, handle.to_string().as_str()), (raw, text));
+        }
+    }
+}

@@ -483,4 +483,45 @@ mod tests {
         assert_eq!(sent(Some(ms(100)), Some(ms(7))), Some(ms(7)));
         assert_eq!(sent(None, None), None);
     }
+
+    #[test]
+    fn a_class_says_only_the_link_layer_that_it_has() {
+        let class = |overhead, mpu, layer| HtbClass {
+            rate: Rate::from_kbit(1000),
+            ceil: Rate::from_kbit(2000),
+            burst: 1600,
+            cburst: 1700,
+            quantum: None,
+            prio: None,
+            link: HtbLink {
+                overhead,
+                mpu,
+                layer,
+            },
+        };
+        let head = "htb rate 1mbit ceil 2mbit burst 1600 cburst 1700";
+        for (link, tail) in [
+            ((0, 0, LinkLayer::Ethernet), ""),
+            ((1, 0, LinkLayer::Ethernet), " overhead 1"),
+            ((0, 64, LinkLayer::Ethernet), " mpu 64"),
+            ((44, 0, LinkLayer::Atm), " overhead 44 linklayer atm"),
+        ] {
+            let text = class(link.0, link.1, link.2).to_string();
+            assert_eq!(text, format!("{head}{tail}"));
+        }
+    }
+
+    #[test]
+    fn a_rate_of_nought_is_none_for_cake() {
+        for (rate, text) in [
+            (Rate::from_kbit(0), " unlimited"),
+            (Rate::from_kbit(5), " bandwidth 5kbit"),
+        ] {
+            let cake = Cake {
+                bandwidth: Some(rate),
+                ..Cake::default()
+            };
+            assert!(cake.to_string().starts_with(text), "{cake}");
+        }
+    }
 }

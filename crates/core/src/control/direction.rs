@@ -59,6 +59,8 @@ const UNSURE: f64 = 0.05;
 const BEST: f64 = 0.01;
 /// Used to the full without a queue for so long, s, a line does carry what is known.
 const TESTED: f64 = 1.0;
+/// Less of a direction than this share of its capacity makes no queue: acknowledgements, and calls.
+const IN_USE: f64 = 0.05;
 /// Jitter hides queues from this on, s.
 const HIDES: f64 = 0.002;
 
@@ -491,13 +493,6 @@ impl DirectionState {
         let Some((capacity, _)) = self.capacity else {
             return true;
         };
-        let least = match self.dir {
-            // We know what we send.
-            Direction::Up if self.is_tested() => 0.5,
-            // But a buffer may have thrown some of it away when that was learned, and a line that
-            // became slower brings less.
-            _ => 0.1,
-        };
-        self.used(capacity, context) >= least
+        self.used(capacity, context) >= IN_USE
     }
 }

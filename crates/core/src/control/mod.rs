@@ -477,6 +477,19 @@ impl Controller {
         self.on_tick(now);
     }
 
+    /// The way of direction `i` has become so much longer, s.
+    fn lengthened(&mut self, i: Direction, by: f64, now: f64) {
+        self.base.move_to(self.base.value().unwrap_or(0.0) + by);
+        if let Some((there, back)) = &mut self.offsets {
+            match i {
+                Direction::Up => *there += by,
+                Direction::Down => *back += by,
+            }
+            self.more += if i == UP { -by } else { by };
+        }
+        self.rerouted(now);
+    }
+
     /// The base is another one.
     fn rerouted(&mut self, now: f64) {
         for direction in self.directions.iter_mut() {
@@ -544,9 +557,7 @@ impl Controller {
                 Outcome::NotHere(_) if i == DOWN && !is_attributed => self.attributed = None,
                 Outcome::Changed(why) => self.why = why,
                 Outcome::NotHere(queue) => {
-                    let base = self.base.value().unwrap_or(0.0) + queue;
-                    self.base.move_to(base);
-                    self.rerouted(now);
+                    self.lengthened(i, queue, now);
                     self.why = Reason::NotOurs {
                         dir: self.directions[i].dir,
                         queue_ms: queue * 1e3,

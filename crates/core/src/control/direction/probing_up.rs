@@ -11,8 +11,11 @@ use crate::control::rate_fit::{RateFit, SAME};
 
 /// Used to the full: this share of what may be used.
 const FULL: f64 = 0.9;
-/// First step of a try, of which the headroom takes half, and how steps grow.
+/// So much of a step the shaper's headroom takes, which leaves less of the line than it carries.
+const HEADROOM: f64 = 0.01;
+/// A step that is known to be smaller than this is waited for as if it were this one.
 const STEP: f64 = 0.02;
+/// How steps grow.
 const GROWTH: f64 = 1.6;
 const LONGEST_STEP: f64 = 0.25;
 /// A try shows a queue within about this time, s, if the line does not carry it.
@@ -38,14 +41,17 @@ impl DirectionState {
         }
     }
 
-    /// The noisier the line, the larger the step that shows. On a line that never settles a queue
+    /// A step is as large as what shows within a second: the noisier the line and the longer a packet takes, the
+    /// larger. On a line that never settles a queue
     /// shows at once where it ends: no small steps.
     pub(super) fn first_step(&self, context: &Context) -> f64 {
         if self.is_volatile(context.now) {
             self.free()
         } else {
-            let shows = (context.rise / SHOWN).max(self.error).min(LARGEST_FIRST);
-            shows.max(STEP).max(self.stride) + 0.1 * self.volatility(context.now)
+            let packet = self.capacity.map_or(0.0, |c| context.packet / c.0);
+            let shows = (context.rise + context.wander + packet) / SHOWN;
+            let shows = HEADROOM + shows.max(self.error).min(LARGEST_FIRST);
+            shows.max(self.stride) + 0.1 * self.volatility(context.now)
         }
     }
 

@@ -128,6 +128,8 @@ pub(super) struct Drain {
     followed: bool,
     /// What it says if it is.
     found: Option<Estimate>,
+    /// The line carries no more than this if it is: our own bytes then explain the queue.
+    shown: Option<f64>,
     /// What the line was thought to carry at the cut, and then.
     at_cut: f64,
     capacity: f64,

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Readings that are older are forgotten.
 const MEMORY: Duration = Duration::from_secs(10);
 
+/// What leaves is looked for in so many halvings: to a thousandth.
+const HALVINGS: u32 = 9;
+
 /// Readings of one direction's counter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Meter {
@@ -63,6 +66,21 @@ impl Meter {
         })
     }
 
+    /// What leaves, bytes per second, if what came until `t` waits for `queue` s then; at most `most`, and not
+    /// below half of it.
+    pub(super) fn carries(&self, queue: f64, t: f64, most: f64) -> f64 {
+        let (mut low, mut high) = (0.5 * most, most);
+        for _ in 0..HALVINGS {
+            let middle = 0.5 * (low + high);
+            if self.queue(middle, t) > queue {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        high
+    }
+
     /// Bytes from `a` to `b`.
     pub(super) fn between(&self, a: f64, b: f64) -> Option<f64> {
         Some(self.until(b)? - self.until(a)?)
@@ -114,6 +132,9 @@ mod tests {
         for (t, waits) in [(2.0, 0.0), (3.0, 0.5), (4.0, 0.0)] {
             assert!((m.queue(200.0, t) - waits).abs() < 1e-9);
         }
+        let carries = m.carries(0.5, 3.0, 300.0);
+        assert!((carries / 200.0 - 1.0).abs() < 2e-3, "{carries}");
+        assert_eq!(m.carries(0.0, 2.0, 300.0), 300.0);
     }
 
     #[test]

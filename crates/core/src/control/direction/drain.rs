@@ -83,12 +83,9 @@ impl DirectionState {
         if known.is_none() || learns && self.is_clear(queue, context) {
             self.learn(found, context.now);
         }
-        if self.dir == Direction::Up && self.phase == Phase::Steady && self.is_attributed {
-            // What makes a queue without a try is more than the line carries.
-            let sent = self.throughput(context);
-            if let Some((c, _)) = &mut self.capacity {
-                *c = c.min(sent.max((1.0 - SAME) * *c));
-            }
+        let shown = self.shown_by_own_bytes(queue, context);
+        if self.is_attributed {
+            self.is_less(shown, context.now);
         }
         let capacity = self.capacity.map_or(found.capacity, |c| c.0);
         if let Phase::ProbeUp { before, .. } = self.phase {
@@ -113,9 +110,30 @@ impl DirectionState {
             before: known,
             volatility,
             found: (!learns).then_some(found),
+            shown: shown.filter(|_| !self.is_attributed),
             capacity,
             ..self.drain_now(context)
         })
+    }
+
+    /// A queue that nobody tried for says that what was sent is more than the line carries, and our own bytes say
+    /// how much more. A packet may be in front of the probe.
+    fn shown_by_own_bytes(&self, queue: f64, context: &Context) -> Option<f64> {
+        let (capacity, p) = (self.capacity?.0, self.latest?);
+        let certain = queue - context.packet / capacity - context.wander;
+        let known = self.dir == Direction::Up && self.phase == Phase::Steady;
+        let unexplained = certain > self.meter.queue(capacity, p.left);
+        (known && unexplained).then(|| self.meter.carries(certain, p.left, capacity))
+    }
+
+    /// The line carries less than was thought: what was known before is no evidence any more.
+    fn is_less(&mut self, shown: Option<f64>, now: f64) {
+        if let (Some(shown), Some((capacity, _))) = (shown, self.capacity)
+            && shown < capacity
+        {
+            self.capacity = Some((self.bounded(shown), now));
+            self.prior = None;
+        }
     }
 
     /// A queue that stood while the line came to less and less: perhaps the way has become longer.
@@ -148,6 +166,7 @@ impl DirectionState {
             doubted: None,
             followed: self.is_attributed,
             found: None,
+            shown: None,
             at_cut: capacity,
             capacity,
             failures: 0,
@@ -230,6 +249,9 @@ impl DirectionState {
             && !self.is_volatile(context.now)
         {
             return self.went_by_itself(drain, context);
+        }
+        if !self.is_ambiguous {
+            self.is_less(drain.shown, context.now);
         }
         if let Some(found) = drain.found.filter(|_| !self.is_ambiguous) {
             self.followed += 1;

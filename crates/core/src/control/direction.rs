@@ -170,6 +170,8 @@ pub(super) struct DirectionState {
     pub latest: Option<Point>,
     /// No queue since.
     quiet: f64,
+    /// When the latest probe was sent that met no queue.
+    clear: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
     pub next_probe_up: f64,
     patience: f64,
@@ -214,6 +216,7 @@ impl DirectionState {
             bound: None,
             latest: None,
             quiet: 0.0,
+            clear: f64::MIN,
             next_probe_up: 0.0,
             patience: PATIENCE[0],
             stride: 0.0,
@@ -302,6 +305,7 @@ impl DirectionState {
                 self.unshaped_queue = self.unshaped_queue.max(p.queue);
             }
         } else {
+            self.clear = p.left;
             self.proved = 0.0;
             self.unbind();
         }

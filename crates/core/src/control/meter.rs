@@ -72,7 +72,7 @@ impl Meter {
         let (mut low, mut high) = (0.5 * most, most);
         for _ in 0..HALVINGS {
             let middle = 0.5 * (low + high);
-            if self.queue(middle, t) > queue {
+            if self.queue(middle, t) >= queue {
                 low = middle;
             } else {
                 high = middle;

@@ -56,6 +56,8 @@ const APART: [f64; 2] = [0.2, 0.3];
 const STEPS: f64 = 0.001;
 /// Without answers for so long there is no signal.
 const NO_SIGNAL: f64 = 3.0;
+/// And for so long a cut is not kept up: what it was for is not seen any more, s.
+const UNSEEN: f64 = 2.0;
 /// Connections that pass are heard of at least this often, or not to be counted on, s.
 const SLOWEST: f64 = 0.5;
 /// Rates are raised at most this often; cuts are made at once.
@@ -519,8 +521,23 @@ impl Controller {
         self.apply(now);
     }
 
+    /// Nothing is heard: what is known of the line is used as it is.
+    fn end_cuts(&mut self, now: f64) {
+        for i in Direction::BOTH {
+            let context = self.context(i, now);
+            if let Outcome::Changed(why) = self.directions[i].end_cut(&context) {
+                self.why = why;
+            }
+        }
+        self.apply(now);
+    }
+
     fn on_tick(&mut self, now: f64) {
-        if self.heard.is_some_and(|h| now - h > NO_SIGNAL) {
+        let unheard = self.heard.map_or(0.0, |heard| now - heard);
+        if unheard > UNSEEN && self.passive.is_none() {
+            self.end_cuts(now);
+        }
+        if unheard > NO_SIGNAL {
             if self.passive.is_some() {
                 self.nothing_passes(now);
             } else if !self.no_signal {
@@ -647,3 +664,6 @@ impl Controller {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,6 +76,9 @@ impl Probes {
     ) {
         let down = &links.down;
         while let Some(p) = due(&mut self.there, t) {
+            if p.at > scene.answers_until {
+                continue;
+            }
             let wait = down.queue / down.capacity + serial(scene, down, random);
             let at = p.at + wait + rtt / 2.0 + random.unit() * scene.jitter;
             let lost = if down.queue < scene.sides.down.buffer {

@@ -53,6 +53,8 @@ pub struct Scene {
     pub stamps: bool,
     /// Nothing answers probes: only connections that pass show their round trips.
     pub silent: bool,
+    /// What answers probes falls silent then, s.
+    pub answers_until: f64,
     /// Receive windows bound the downloads.
     pub windows: bool,
     /// When each direction is loaded.

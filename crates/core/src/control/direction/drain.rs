@@ -16,6 +16,8 @@ const FOLLOWED_OFTEN: u32 = 3;
 /// How much comes is known over so long at least, s.
 const SPAN: f64 = 0.060;
 
+/// A queue is ours if we made this share of it.
+const OWN: f64 = 0.3;
 /// A queue that is this much of what it was did not follow.
 const STILL: f64 = 0.8;
 /// Towards us it keeps arrivals at what the line carries, so at more than this share of it.
@@ -38,6 +40,7 @@ impl DirectionState {
     /// passes between two bursts is less than it carries.
     pub(super) fn stands(&self, queue: f64, found: &Estimate, context: &Context) -> bool {
         let least = match self.capacity {
+            None if !self.is_made_by_us(queue, found, context) => return false,
             None if found.error > VAGUE => return false,
             _ if self.run.is_persistent() => 0.0,
             // What we sent is known for certain.
@@ -55,6 +58,24 @@ impl DirectionState {
             Some(_) => 0.0,
         };
         queue >= least.max(2.0 * context.packet / found.capacity + context.beside)
+    }
+
+    /// Whether what we sent since the latest probe without a queue can have made this one, if the line carries what
+    /// was `found`: else something stalled for a moment. Connections that pass are heard too seldom for that.
+    fn is_made_by_us(&self, queue: f64, found: &Estimate, context: &Context) -> bool {
+        let Some(p) = self
+            .latest
+            .filter(|_| self.dir == Direction::Up && context.probed)
+        else {
+            return true;
+        };
+        let time = p.left - self.clear;
+        let Some(sent) = self.meter.between(self.clear, p.left) else {
+            return true;
+        };
+        let slowest = found.capacity * (1.0 - 2.0 * found.error).max(0.5);
+        let made = (sent + context.packet) / slowest - time + context.rise;
+        made > OWN * queue
     }
 
     pub(super) fn congested(&mut self, context: &Context) -> Outcome {
@@ -373,6 +394,17 @@ impl DirectionState {
         };
         let _ = self.not_here(&drain, drain.longest, context);
         true
+    }
+
+    /// Nothing is heard any more of the queue that is drained: the line is what it was before, as far as is known.
+    pub(in crate::control) fn end_cut(&mut self, context: &Context) -> Outcome {
+        let Phase::Drain(drain) = self.phase else {
+            return Outcome::Nothing;
+        };
+        self.capacity = self.capacity.map(|(c, at)| (c.max(drain.at_cut), at));
+        self.run.clear();
+        self.latest = None;
+        self.drained(context)
     }
 
     /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck

@@ -1,0 +1,85 @@
+//! What a hop may do that is no queue of ours.
+//!
+//! Principles: bytes and answers are given one by one, so that the hop may do what no fluid does. Non-goals:
+//! lines that carry what is sent (`crate::fluid`).
+
+use super::*;
+use crate::framing::Mode;
+
+fn duration(t: f64) -> Duration {
+    Duration::from_secs_f64(t)
+}
+
+/// All rates that are set while 2.6 Mbit/s pass a line that carries more, and the hop stalls for so long, s. `queued`:
+/// what came to it meanwhile is answered at its end.
+fn stalled(up: bool, stamps: bool, stall: f64, queued: bool) -> Vec<Action> {
+    let framing = Framing::new(Mode::None, 38, 84);
+    let settings = Settings::new(PerDirection::default(), framing, 1500);
+    let mut c = Controller::new(settings, Duration::ZERO);
+    let (mut pace, mut next, mut bytes) = (0.1, 0.0, 0.0);
+    let mut back: Vec<(f64, f64)> = Vec::new();
+    let mut set = Vec::new();
+    for n in 0..30_000 {
+        let t = f64::from(n) * 0.001;
+        bytes += if t > 3.0 { 2.6e6 / 8.0 * 0.001 } else { 0.0 };
+        let (there, here) = if up {
+            (bytes, 0.03 * bytes)
+        } else {
+            (0.03 * bytes, bytes)
+        };
+        let counted = Counted {
+            up: there,
+            down: here,
+        };
+        if t >= next {
+            next = t + pace;
+            c.counted(duration(t), counted);
+            c.probed(duration(t));
+            let came = t + 0.020 + 1e-5 * f64::from(n * 7919 % 13);
+            let stalls = (15.0..15.0 + stall).contains(&came);
+            back.push(match (stalls, queued) {
+                (false, _) => (t, came),
+                (true, true) => (t, 15.0 + stall + 1e-4 * (came - 15.0)),
+                (true, false) => (t, came + 0.9 * stall),
+            });
+        }
+        back.sort_by(|a, b| b.1.total_cmp(&a.1));
+        while let Some((left, came)) = back.pop_if(|b| b.1 <= t) {
+            let far = ((left + 0.5 * (came - left)) * 1e3).floor() * 1e-3;
+            c.counted(duration(t), counted);
+            c.answered(
+                duration(t),
+                Answered {
+                    sent: duration(left),
+                    came: duration(came),
+                    one_way: stamps.then_some(OneWay {
+                        there: far - left,
+                        back: came - far,
+                    }),
+                },
+            );
+        }
+        while let Some(action) = c.poll() {
+            match action {
+                Action::Pace(every) => pace = every.as_secs_f64(),
+                Action::Shape { .. } => set.push(action),
+                Action::Noticed(_) => {}
+            }
+        }
+    }
+    set
+}
+
+#[test]
+fn a_hop_that_stalls_once_is_no_evidence() {
+    for up in [true, false] {
+        for stamps in [true, false] {
+            for stall in [0.03, 0.06, 0.12, 0.25] {
+                for queued in [true, false] {
+                    let set = stalled(up, stamps, stall, queued);
+                    assert!(set.is_empty(), "{up} {stamps} {stall} {queued}: {set:?}");
+                }
+            }
+        }
+    }
+}

@@ -91,7 +91,7 @@ impl<'a> World<'a> {
     fn flow(&mut self, t: f64, rtt: f64) {
         let loads = PerDirection::of(|d| self.links[d].begin(self.scene, t, rtt));
         for direction in Direction::BOTH {
-            let queues = self.links.iter().map(|l| l.queue / l.capacity.max(1.0));
+            let queues = self.links.iter().map(Link::waits);
             let felt = Felt {
                 rtt,
                 queues: queues.sum(),

@@ -52,6 +52,7 @@ pub fn draw(seed: u64) -> Scene {
         loss,
         wander: Vec::new(),
         cross_traffic: PerDirection::default(),
+        competitors: PerDirection::default(),
         framing,
         stamps: r.unit() < 0.7,
         silent: false,

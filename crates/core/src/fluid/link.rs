@@ -25,7 +25,9 @@ pub(super) struct Link {
     /// Where in the scene's steps and loads it is.
     step: usize,
     load: usize,
-    /// What the line carries for us, bytes/s.
+    /// What the line carries, bytes/s.
+    line: f64,
+    /// What of that is ours: all of it, or the share of as many flows, bytes/s.
     pub capacity: f64,
     /// What waits at the bottleneck, bytes.
     pub queue: f64,
@@ -36,6 +38,13 @@ pub(super) struct Link {
     /// What passed the bottleneck towards us and has not arrived yet, by steps, bytes/s.
     in_flight: VecDeque<f64>,
     pub sender: Sender,
+    /// Somebody else's on the same line, whom nobody shapes, where in the scene's list they are, and what of the
+    /// queue is theirs, bytes.
+    others: Sender,
+    other: usize,
+    others_queue: f64,
+    /// What they send, bytes/s.
+    others_sent: f64,
     /// What is sent, bytes/s.
     sent: f64,
     /// What is acknowledged, and with it clocked out, bytes/s; the same on average.
@@ -62,12 +71,17 @@ impl Link {
             direction,
             step: 0,
             load: 0,
+            line: 1.0,
             capacity: 0.0,
             queue: 0.0,
             overflows: 0.0,
             own: 0.0,
             in_flight: VecDeque::new(),
             sender: Sender::default(),
+            others: Sender::default(),
+            other: 0,
+            others_queue: 0.0,
+            others_sent: 0.0,
             sent: 0.0,
             clocked: f64::MAX,
             average: 0.0,
@@ -81,7 +95,7 @@ impl Link {
     pub(super) fn begin(&mut self, scene: &Scene, t: f64, rtt: f64) -> Option<Load> {
         let line = scene.sides[self.direction].capacity_at(t, &mut self.step);
         let others = stepped(&scene.cross_traffic[self.direction], t);
-        self.capacity = (line - others).max(LEFT_TO_US * line);
+        self.line = (line - others).max(LEFT_TO_US * line);
         let loads = &scene.loads[self.direction];
         while loads.get(self.load).is_some_and(|l| l.1 <= t) {
             self.load += 1;
@@ -96,7 +110,66 @@ impl Link {
             None => self.sender = Sender::default(),
             Some(_) => {}
         }
+        self.admit(scene, t, rtt);
         load
+    }
+
+    /// Who else sends at `t`.
+    fn admit(&mut self, scene: &Scene, t: f64, rtt: f64) {
+        let loads = &scene.competitors[self.direction];
+        while loads.get(self.other).is_some_and(|l| l.1 <= t) {
+            self.other += 1;
+        }
+        match loads.get(self.other).filter(|l| l.0 <= t) {
+            Some(l) if self.others.flows == 0.0 => {
+                let packet = f64::from(scene.framing.wire_len(MTU));
+                self.others = Sender::begin(l.2, packet, rtt);
+            }
+            None => self.others = Sender::default(),
+            Some(_) => {}
+        }
+        let all = self.sender.flows + self.others.flows;
+        let share = if all > 0.0 {
+            self.sender.flows / all
+        } else {
+            1.0
+        };
+        self.capacity = self.line * share.max(LEFT_TO_US);
+    }
+
+    /// How long what comes to the bottleneck now waits there, s.
+    pub(super) fn waits(&self) -> f64 {
+        (self.queue + self.others_queue) / self.line
+    }
+
+    /// Whether a buffer of so many bytes is not full.
+    pub(super) fn has_room(&self, buffer: f64) -> bool {
+        self.queue + self.others_queue < buffer * (1.0 - 1e-9)
+    }
+
+    /// What those send whom nobody shapes.
+    fn compete(&mut self, t: f64, felt: &Felt) {
+        self.others_sent = if self.others.flows > 0.0 {
+            let clocked = if self.others_queue > 0.0 {
+                self.line * self.others_queue / (self.queue + self.others_queue)
+            } else {
+                f64::MAX
+            };
+            self.others
+                .step(t, felt.rtt + felt.queues, f64::MAX, clocked)
+        } else {
+            0.0
+        };
+    }
+
+    /// What of ours leaves the bottleneck while so much comes, bytes/s: first come, first served.
+    fn serve(&mut self, offered: f64) -> f64 {
+        let ours = self.queue + offered * STEP;
+        let all = ours + self.others_queue + self.others_sent * STEP;
+        let served = (self.line * STEP / all.max(1e-9)).min(1.0);
+        self.queue = ours * (1.0 - served);
+        self.others_queue = (all - ours) * (1.0 - served);
+        ours * served / STEP
     }
 
     /// A step of the bytes. `loaded`: somebody sends.
@@ -115,14 +188,20 @@ impl Link {
         } else {
             0.0
         };
+        self.compete(t, felt);
         let (counted, arrived) = self.pass(offered, rate, felt.rtt);
         self.counted += counted * STEP;
         self.clock(rate, shaper.has_pulses(self.direction));
-        self.overflows = (1.0 - self.capacity / counted.max(1.0)).clamp(0.0, 1.0);
+        let comes = counted + self.others_sent;
+        self.overflows = (1.0 - self.line / comes.max(1.0)).clamp(0.0, 1.0);
         let buffer = scene.sides[self.direction].buffer;
-        if self.queue > buffer {
-            self.queue = buffer;
-            self.sender.lose(t, round_trip, self.queue / self.capacity);
+        if self.queue + self.others_queue > buffer {
+            let fits = buffer / (self.queue + self.others_queue);
+            self.queue *= fits;
+            self.others_queue *= fits;
+            let waits = self.waits();
+            self.sender.lose(t, round_trip, waits);
+            self.others.lose(t, felt.rtt + felt.queues, waits);
         }
         let packet = f64::from(scene.framing.wire_len(MTU));
         self.signal(t, rate, round_trip, packet, shaper);
@@ -130,7 +209,7 @@ impl Link {
             loaded,
             passed: arrived,
             capacity: self.capacity,
-            queue: self.queue,
+            queue: self.waits() * self.capacity,
             granted: shaper.granted(self.direction),
             packet,
         });
@@ -155,10 +234,10 @@ impl Link {
         match self.direction {
             Direction::Up => {
                 let sent = through(&mut self.own, offered, rate);
-                (sent, through(&mut self.queue, sent, self.capacity))
+                (sent, self.serve(sent))
             }
             Direction::Down => {
-                let passed = through(&mut self.queue, offered, self.capacity);
+                let passed = self.serve(offered);
                 self.in_flight.push_back(passed);
                 let arrived = if self.in_flight.len() as f64 * STEP > rtt / 2.0 {
                     self.in_flight.pop_front().unwrap_or(0.0)

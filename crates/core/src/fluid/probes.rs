@@ -44,9 +44,9 @@ impl Probes {
     ) {
         let up = &links.up;
         let serial = serial(scene, up, random);
-        let exit = t + up.queue / up.capacity + serial;
+        let exit = t + up.waits() + serial;
         let at = exit + rtt / 2.0 + random.unit() * scene.jitter;
-        let lost = if up.queue < scene.sides.up.buffer {
+        let lost = if up.has_room(scene.sides.up.buffer) {
             0.0
         } else {
             up.overflows
@@ -79,9 +79,9 @@ impl Probes {
             if p.at > scene.answers_until {
                 continue;
             }
-            let wait = down.queue / down.capacity + serial(scene, down, random);
+            let wait = down.waits() + serial(scene, down, random);
             let at = p.at + wait + rtt / 2.0 + random.unit() * scene.jitter;
-            let lost = if down.queue < scene.sides.down.buffer {
+            let lost = if down.has_room(scene.sides.down.buffer) {
                 0.0
             } else {
                 LOST_TOWARDS_US

@@ -25,6 +25,7 @@ fn scene() -> Scene {
         loss: 0.0,
         wander: Vec::new(),
         cross_traffic: PerDirection::default(),
+        competitors: PerDirection::default(),
         framing: Framing::new(Mode::None, 38, 84),
         stamps: true,
         silent: false,

@@ -1,0 +1,303 @@
+//! A box in front of the bottleneck answers probes, hops behind it only those that expire there:
+//! real kernels in namespaces.
+//!
+//!     gateway (run) - box (NAT) - line - provider - router - server
+//!
+//! Needs root; without it each test says so and passes.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use evenkeel_autorate::{Ended, Event, Settings, request, run};
+use evenkeel_core::PerDirection;
+use evenkeel_core::control::Bounds;
+use evenkeel_core::plan::Mode;
+use evenkeel_kernel::StateDir;
+use evenkeel_sys::netns::set_sysctl;
+use evenkeel_sys::{Netns, clock};
+
+const WAN: &str = "wan";
+const PORT: u16 = 5001;
+const BOX: [u8; 4] = [10, 0, 0, 1];
+const PROVIDER: [u8; 4] = [198, 51, 100, 1];
+const SERVERS: [[u8; 4]; 2] = [[203, 0, 113, 10], [203, 0, 113, 11]];
+/// What the line carries both ways, Mbit/s, behind buffers of 60 ms.
+const LINE: u64 = 20;
+/// All that is waited for has happened by then.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn root(test: &str) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: needs root");
+    }
+    root
+}
+
+fn command(line: &str) {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap());
+    let out = command.args(words).output().unwrap();
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{line}: {why}");
+}
+
+/// A host that forwards what is not its own.
+fn host(name: &str) -> Netns {
+    let ns = Netns::new(name).unwrap();
+    ns.run(|| {
+        command("ip link set lo up");
+        set_sysctl("net.ipv4.ip_forward", "1").unwrap();
+    })
+    .unwrap();
+    ns
+}
+
+/// A cable: device and address at each end.
+fn cable(near: (&Netns, &str, &str), far: (&Netns, &str, &str)) {
+    // iproute2 takes a path for a namespace.
+    let there = format!(
+        "/proc/{}/fd/{}",
+        std::process::id(),
+        far.0.as_fd().as_raw_fd()
+    );
+    let pair = format!(
+        "ip link add {} type veth peer name {} netns {there}",
+        near.1, far.1
+    );
+    near.0.run(|| command(&pair)).unwrap();
+    for (ns, device, address) in [near, far] {
+        let add = format!("ip addr add {address} dev {device}");
+        let up = format!("ip link set {device} up");
+        ns.run(|| [add, up].iter().for_each(|c| command(c)))
+            .unwrap();
+    }
+}
+
+fn inside(ns: &Netns, commands: &[&str]) {
+    ns.run(|| commands.iter().for_each(|c| command(c))).unwrap();
+}
+
+/// The hosts; dropped, they are gone.
+struct World {
+    gateway: Netns,
+    server: Netns,
+    _between: [Netns; 3],
+}
+
+impl World {
+    /// Routers of the provider say once in `ratelimit` ms to each host that a probe expired.
+    fn new(ratelimit: &str) -> Self {
+        let [gateway, front, provider, router, server] =
+            ["gateway", "box", "provider", "router", "server"].map(host);
+        cable(
+            (&gateway, WAN, "10.0.0.2/24"),
+            (&front, "lan", "10.0.0.1/24"),
+        );
+        cable(
+            (&front, "line", "198.51.100.2/24"),
+            (&provider, "line", "198.51.100.1/24"),
+        );
+        cable(
+            (&provider, "out", "192.0.2.1/24"),
+            (&router, "in", "192.0.2.2/24"),
+        );
+        cable(
+            (&router, "out", "203.0.113.1/24"),
+            (&server, "in", "203.0.113.10/24"),
+        );
+        inside(&gateway, &["ip route add default via 10.0.0.1"]);
+        inside(
+            &front,
+            &[
+                "ip route add default via 198.51.100.1",
+                "nft add table ip nat",
+                "nft add chain ip nat post { type nat hook postrouting priority 100; }",
+                "nft add rule ip nat post oifname line masquerade",
+            ],
+        );
+        inside(&provider, &["ip route add default via 192.0.2.2"]);
+        inside(
+            &router,
+            &[
+                "ip route add 198.51.100.0/24 via 192.0.2.1",
+                "ip route add default via 203.0.113.10",
+            ],
+        );
+        inside(
+            &server,
+            &[
+                "ip route add default via 203.0.113.1",
+                "ip addr add 203.0.113.11/24 dev in",
+                "ip addr add 1.1.1.1/32 dev lo",
+            ],
+        );
+        let tbf = format!("tc qdisc add dev line root tbf rate {LINE}mbit burst 5kb latency 60ms");
+        for end in [&front, &provider] {
+            inside(end, &[&tbf]);
+        }
+        for silent in [&provider, &router] {
+            inside(
+                silent,
+                &[
+                    "nft add table ip own",
+                    "nft add chain ip own in { type filter hook input priority 0; policy drop; }",
+                ],
+            );
+            let limit = || set_sysctl("net.ipv4.icmp_ratelimit", ratelimit);
+            silent.run(limit).unwrap().unwrap();
+        }
+        World {
+            gateway,
+            server,
+            _between: [front, provider, router],
+        }
+    }
+
+    /// Sends all who connect as much as they take, after a byte of theirs.
+    fn serve(&self) {
+        for address in SERVERS {
+            let serve = move || {
+                let listener = TcpListener::bind(SocketAddr::from((address, PORT))).unwrap();
+                for mut stream in listener.incoming().flatten() {
+                    std::thread::spawn(move || {
+                        let mut asked = [0];
+                        while stream.read_exact(&mut asked).is_ok() && asked == [1] {
+                            stream.write_all(b".").unwrap();
+                        }
+                        while asked == [2] && stream.write_all(&[0; 1 << 14]).is_ok() {}
+                    });
+                }
+            };
+            // They end with the process: nobody waits for them.
+            drop(self.server.spawn("serve", serve).unwrap());
+        }
+    }
+
+    /// Follows the line; what is said comes with a channel.
+    fn run(&self, dir: &Path, stop: &Arc<AtomicBool>) -> Running {
+        let (tell, told) = channel();
+        let settings = Settings {
+            request: request(WAN, Mode::Ping),
+            bounds: PerDirection::of(|_| Bounds::default()),
+            targets: Vec::new(),
+            use_profile: false,
+            profile_dir: dir.join("lines"),
+            state: StateDir::new(dir.join("run")),
+        };
+        let stop = Arc::clone(stop);
+        let work = move || {
+            let mut tell = |event: &Event| {
+                let line = event.to_string();
+                println!("{:10.3} {line}", clock::monotonic().as_secs_f64());
+                let _ = tell.send(line);
+            };
+            run(settings, &stop, &mut tell)
+        };
+        Running {
+            told,
+            thread: self.gateway.spawn("run", work).unwrap(),
+        }
+    }
+
+    /// A connection that says a byte and hears one, and then is used to the full until `stop`.
+    fn download(&self, address: [u8; 4], begin: &Arc<AtomicBool>, stop: &Arc<AtomicBool>) {
+        let (begin, stop) = (Arc::clone(begin), Arc::clone(stop));
+        let work = move || {
+            let mut stream = TcpStream::connect(SocketAddr::from((address, PORT))).unwrap();
+            let mut buffer = vec![0; 1 << 16];
+            while !begin.load(Ordering::Relaxed) {
+                stream.write_all(&[1]).unwrap();
+                stream.read_exact(&mut buffer[..1]).unwrap();
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            stream.write_all(&[2]).unwrap();
+            while !stop.load(Ordering::Relaxed) && stream.read(&mut buffer).unwrap() > 0 {}
+            let _ = stream.shutdown(Shutdown::Both);
+        };
+        drop(self.gateway.spawn("download", work).unwrap());
+    }
+}
+
+type Followed = Result<Result<Ended, evenkeel_autorate::Error>, evenkeel_sys::Error>;
+
+/// What is followed.
+struct Running {
+    told: Receiver<String>,
+    thread: JoinHandle<Followed>,
+}
+
+impl Running {
+    /// Waits until it says something of which this is true.
+    fn until(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let line = self.told.recv_timeout(left);
+            let line = line.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"));
+            if is_it(&line) {
+                return line;
+            }
+        }
+    }
+}
+
+/// The rate behind `down` in what is said of rates, Mbit/s.
+fn down(line: &str) -> Option<f64> {
+    let rate = line.strip_prefix("down ")?.split_whitespace().next()?;
+    rate.parse().ok()
+}
+
+/// Downloads from two servers: the box is found out, `next` is used, and the line is shaped.
+fn is_found_out(ratelimit: &str, next: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(ratelimit);
+    world.serve();
+    let (begin, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let running = world.run(dir.path(), &stop);
+    running.until("a reflector", |l| l.starts_with("probing 10.0.0.1,"));
+    for address in SERVERS {
+        world.download(address, &begin, &stop);
+        world.download(address, &begin, &stop);
+    }
+    running.until("others", |l| {
+        l == "kept in reserve: 198.51.100.1, 192.0.2.2"
+    });
+    begin.store(true, Ordering::Relaxed);
+    let of = format!(
+        "{} does not see the queue that connections see",
+        IpAddr::from(BOX)
+    );
+    let line = running.until("a doubt", |l| l.starts_with(&of));
+    assert!(line.ends_with(next), "{line}");
+    let near = |rate: f64| (rate / LINE as f64 - 1.0).abs() < 0.2;
+    running.until("a rate near the line's", |l| down(l).is_some_and(near));
+    stop.store(true, Ordering::Relaxed);
+    let ended = running.thread.join().unwrap().unwrap().unwrap();
+    assert_eq!(ended, Ended::AsBefore);
+}
+
+#[test]
+fn a_box_in_front_is_not_believed() {
+    if root("a_box_in_front_is_not_believed") {
+        let next = format!("; {} is probed now", IpAddr::from(PROVIDER));
+        is_found_out("0", &next);
+    }
+}
+
+#[test]
+fn hops_that_answer_seldom_are_asked_seldom() {
+    if root("hops_that_answer_seldom_are_asked_seldom") {
+        let next = format!("; {} is probed now", IpAddr::from(PROVIDER));
+        is_found_out("1000", &next);
+    }
+}

@@ -182,6 +182,8 @@ impl Reflector {
             if let Some(a) = &mut answer {
                 self.unanswered = 0;
                 heard.stamps = self.check_stamps(a).or(heard.stamps);
+            } else {
+                self.unanswered = self.unanswered.saturating_add(1);
             }
             heard.answers.extend(answer);
         }

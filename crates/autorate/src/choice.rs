@@ -23,7 +23,7 @@ const DOUBLED: u32 = 5;
 /// It is judged by stretches of so long.
 const SECOND: Duration = Duration::from_secs(1);
 /// While little passes round trips of connections are asked for so seldom: there are few.
-const CALM: Duration = Duration::from_secs(2);
+const CALM: Duration = Duration::from_secs(1);
 /// Where it is not known what a line carries this is little, bit/s.
 const LITTLE: f64 = 500_000.0;
 /// From this share on there may be a queue; below the other one little passes.

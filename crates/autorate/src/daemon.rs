@@ -224,9 +224,11 @@ impl Daemon {
                 observer.event(Event::Reflector(is.into()));
             }
             // Said once, not after each search.
-            None if !self.silent => observer.event(Event::NoReflector {
-                watched: self.live.has_programs(),
-            }),
+            None if !self.silent && !self.choice.believes_none() => {
+                observer.event(Event::NoReflector {
+                    watched: self.live.has_programs(),
+                })
+            }
             None => {}
         }
         self.silent = self.choice.used().is_none();

@@ -144,6 +144,7 @@ impl fmt::Display for Event {
                 };
                 write!(f, "probing {}{how}{}", probed.address, probed.origin)
             }
+            Event::Reserve(all) if all.is_empty() => f.write_str("kept in reserve: nothing"),
             Event::Reserve(all) => {
                 let all: Vec<_> = all.iter().map(IpAddr::to_string).collect();
                 write!(f, "kept in reserve: {}", all.join(", "))

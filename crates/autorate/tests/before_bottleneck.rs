@@ -1,17 +1,17 @@
-//! A box in front of the bottleneck answers probes, hops behind it only those that expire there:
-//! real kernels in namespaces.
+//! Reflectors that cannot be believed, on real kernels in namespaces: a box in front of the
+//! bottleneck, hops behind it that answer only probes that expire there, few, or none.
 //!
 //!     gateway (run) - box (NAT) - line - provider - router - server
 //!
 //! Needs root; without it each test says so and passes.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -26,8 +26,6 @@ use evenkeel_sys::{Netns, clock};
 
 const WAN: &str = "wan";
 const PORT: u16 = 5001;
-const BOX: [u8; 4] = [10, 0, 0, 1];
-const PROVIDER: [u8; 4] = [198, 51, 100, 1];
 const SERVERS: [[u8; 4]; 2] = [[203, 0, 113, 10], [203, 0, 113, 11]];
 /// What the line carries both ways, Mbit/s, behind buffers of 60 ms.
 const LINE: u64 = 20;
@@ -94,9 +92,19 @@ struct World {
     _between: [Netns; 3],
 }
 
+/// What routers of the provider do beside forwarding.
+struct Provider {
+    /// They say once in so many ms to each host that a probe expired; nought: each time.
+    ratelimit: &'static str,
+    /// What nftables lets pass to and from their own addresses; all else is dropped.
+    own: &'static [&'static str],
+}
+
+/// Only that probes expired.
+const EXPIRES: &[&str] = &["out accept"];
+
 impl World {
-    /// Routers of the provider say once in `ratelimit` ms to each host that a probe expired.
-    fn new(ratelimit: &str) -> Self {
+    fn new(routers: &Provider) -> Self {
         let [gateway, front, provider, router, server] =
             ["gateway", "box", "provider", "router", "server"].map(host);
         cable(
@@ -145,16 +153,18 @@ impl World {
         for end in [&front, &provider] {
             inside(end, &[&tbf]);
         }
-        for silent in [&provider, &router] {
-            inside(
-                silent,
-                &[
-                    "nft add table ip own",
-                    "nft add chain ip own in { type filter hook input priority 0; policy drop; }",
-                ],
-            );
-            let limit = || set_sysctl("net.ipv4.icmp_ratelimit", ratelimit);
-            silent.run(limit).unwrap().unwrap();
+        for one in [&provider, &router] {
+            inside(one, &["nft add table ip own"]);
+            for (chain, hook) in [("in", "input"), ("out", "output")] {
+                let chain = format!("nft add chain ip own {chain}");
+                let hook = format!("type filter hook {hook} priority 0; policy drop;");
+                inside(one, &[&format!("{chain} {{ {hook} }}")]);
+            }
+            for rule in routers.own {
+                inside(one, &[&format!("nft add rule ip own {rule}")]);
+            }
+            let limit = || set_sysctl("net.ipv4.icmp_ratelimit", routers.ratelimit);
+            one.run(limit).unwrap().unwrap();
         }
         World {
             gateway,
@@ -166,8 +176,9 @@ impl World {
     /// Sends all who connect as much as they take, after a byte of theirs.
     fn serve(&self) {
         for address in SERVERS {
+            let bind = || TcpListener::bind(SocketAddr::from((address, PORT)));
+            let listener = self.server.run(bind).unwrap().unwrap();
             let serve = move || {
-                let listener = TcpListener::bind(SocketAddr::from((address, PORT))).unwrap();
                 for mut stream in listener.incoming().flatten() {
                     std::thread::spawn(move || {
                         let mut asked = [0];
@@ -209,13 +220,37 @@ impl World {
         }
     }
 
-    /// A connection that says a byte and hears one, and then is used to the full until `stop`.
-    fn download(&self, address: [u8; 4], begin: &Arc<AtomicBool>, stop: &Arc<AtomicBool>) {
-        let (begin, stop) = (Arc::clone(begin), Arc::clone(stop));
+    /// Sends as much as is taken until `stop`; how much is counted at the server.
+    fn upload(&self, stop: &Arc<AtomicBool>) -> Arc<AtomicU64> {
+        let taken = Arc::new(AtomicU64::new(0));
+        let to = SocketAddr::from((SERVERS[0], PORT));
+        let listener = self.server.run(|| TcpListener::bind(to)).unwrap().unwrap();
+        let count = Arc::clone(&taken);
+        let take = move || {
+            let mut stream = listener.accept().unwrap().0;
+            let mut buffer = vec![0; 1 << 16];
+            while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                count.fetch_add(n as u64, Ordering::Relaxed);
+            }
+        };
+        drop(self.server.spawn("take", take).unwrap());
+        let stop = Arc::clone(stop);
+        let give = move || {
+            let mut stream = TcpStream::connect(to).unwrap();
+            while !stop.load(Ordering::Relaxed) && stream.write_all(&[0; 1 << 14]).is_ok() {}
+        };
+        drop(self.gateway.spawn("give", give).unwrap());
+        taken
+    }
+
+    /// A connection that says a byte and hears one now and then, and then is used to the full until
+    /// `stop`.
+    fn download(&self, address: [u8; 4], stop: &Arc<AtomicBool>) {
+        let stop = Arc::clone(stop);
         let work = move || {
             let mut stream = TcpStream::connect(SocketAddr::from((address, PORT))).unwrap();
             let mut buffer = vec![0; 1 << 16];
-            while !begin.load(Ordering::Relaxed) {
+            for _ in 0..25 {
                 stream.write_all(&[1]).unwrap();
                 stream.read_exact(&mut buffer[..1]).unwrap();
                 std::thread::sleep(Duration::from_millis(100));
@@ -257,47 +292,106 @@ fn down(line: &str) -> Option<f64> {
     rate.parse().ok()
 }
 
-/// Downloads from two servers: the box is found out, `next` is used, and the line is shaped.
-fn is_found_out(ratelimit: &str, next: &str) {
+/// What is known once the line has been followed for a while.
+fn followed(
+    routers: &Provider,
+    first: &str,
+    reserve: &str,
+    then: impl FnOnce(&World, &Running, &Arc<AtomicBool>),
+) {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(ratelimit);
-    world.serve();
-    let (begin, stop) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+    let world = World::new(routers);
+    let stop = Arc::new(AtomicBool::new(false));
     let running = world.run(dir.path(), &stop);
-    running.until("a reflector", |l| l.starts_with("probing 10.0.0.1,"));
-    for address in SERVERS {
-        world.download(address, &begin, &stop);
-        world.download(address, &begin, &stop);
-    }
-    running.until("others", |l| {
-        l == "kept in reserve: 198.51.100.1, 192.0.2.2"
+    running.until("a reflector", |l| l.starts_with(first));
+    running.until("a reserve", |l| {
+        l.strip_prefix("kept in reserve: ") == Some(reserve)
     });
-    begin.store(true, Ordering::Relaxed);
-    let of = format!(
-        "{} does not see the queue that connections see",
-        IpAddr::from(BOX)
-    );
-    let line = running.until("a doubt", |l| l.starts_with(&of));
-    assert!(line.ends_with(next), "{line}");
-    let near = |rate: f64| (rate / LINE as f64 - 1.0).abs() < 0.2;
-    running.until("a rate near the line's", |l| down(l).is_some_and(near));
+    then(&world, &running, &stop);
     stop.store(true, Ordering::Relaxed);
     let ended = running.thread.join().unwrap().unwrap().unwrap();
     assert_eq!(ended, Ended::AsBefore);
 }
 
+/// Downloads from two servers: the box is found out, and the line is shaped.
+fn is_found_out(routers: &Provider, reserve: &str, then: &str) {
+    followed(
+        routers,
+        "probing 10.0.0.1,",
+        reserve,
+        |world, running, stop| {
+            world.serve();
+            for address in [SERVERS, SERVERS].as_flattened() {
+                world.download(*address, stop);
+            }
+            let doubt = "10.0.0.1 does not see the queue that connections see (";
+            let line = running.until("a doubt", |l| l.starts_with(doubt));
+            assert!(line.ends_with(then), "{line}");
+            let near = |rate: f64| (rate / LINE as f64 - 1.0).abs() < 0.2;
+            running.until("a rate near the line's", |l| down(l).is_some_and(near));
+        },
+    );
+}
+
 #[test]
 fn a_box_in_front_is_not_believed() {
     if root("a_box_in_front_is_not_believed") {
-        let next = format!("; {} is probed now", IpAddr::from(PROVIDER));
-        is_found_out("0", &next);
+        let routers = Provider {
+            ratelimit: "0",
+            own: EXPIRES,
+        };
+        let next = "before the bottleneck; 198.51.100.1 is probed now";
+        is_found_out(&routers, "198.51.100.1, 192.0.2.2", next);
     }
 }
 
 #[test]
 fn hops_that_answer_seldom_are_asked_seldom() {
     if root("hops_that_answer_seldom_are_asked_seldom") {
-        let next = format!("; {} is probed now", IpAddr::from(PROVIDER));
-        is_found_out("1000", &next);
+        let routers = Provider {
+            ratelimit: "1000",
+            own: EXPIRES,
+        };
+        let next = "before the bottleneck; 198.51.100.1 is probed now";
+        is_found_out(&routers, "198.51.100.1, 192.0.2.2", next);
     }
+}
+
+#[test]
+fn where_nothing_else_answers_connections_are_watched() {
+    if root("where_nothing_else_answers_connections_are_watched") {
+        let routers = Provider {
+            ratelimit: "0",
+            own: &[],
+        };
+        let next = "round trips of connections that pass are watched instead";
+        is_found_out(&routers, "nothing", next);
+    }
+}
+
+#[test]
+fn a_hop_that_limits_its_answers_holds_no_upload_up() {
+    if !root("a_hop_that_limits_its_answers_holds_no_upload_up") {
+        return;
+    }
+    let routers = Provider {
+        ratelimit: "0",
+        own: &[
+            "in limit rate 12/second burst 5 packets accept",
+            "out accept",
+        ],
+    };
+    let first = "probing 198.51.100.1, which stamps";
+    followed(&routers, first, "192.0.2.2", |world, running, stop| {
+        let sent = world.upload(stop);
+        let end = Instant::now() + Duration::from_secs(5);
+        while let Ok(line) = running
+            .told
+            .recv_timeout(end.saturating_duration_since(Instant::now()))
+        {
+            assert!(!line.contains("late"), "{line}");
+        }
+        let mbit = sent.load(Ordering::Relaxed) as f64 * 8.0 / 5.0 / 1e6;
+        assert!(mbit > 0.7 * LINE as f64, "{mbit} Mbit/s");
+    });
 }

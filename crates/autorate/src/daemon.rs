@@ -227,7 +227,7 @@ impl Daemon {
             None if !self.silent && !self.choice.believes_none() => {
                 observer.event(Event::NoReflector {
                     watched: self.live.has_programs(),
-                })
+                });
             }
             None => {}
         }

@@ -5,50 +5,25 @@
 //!
 //! Needs root; without it each test says so and passes.
 
+mod common;
+
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use evenkeel_autorate::{Ended, Event, Settings, request, run};
-use evenkeel_core::PerDirection;
-use evenkeel_core::control::Bounds;
-use evenkeel_core::plan::Mode;
-use evenkeel_kernel::StateDir;
+use evenkeel_sys::Netns;
 use evenkeel_sys::netns::set_sysctl;
-use evenkeel_sys::{Netns, clock};
+
+use common::{Running, command, root};
 
 const WAN: &str = "wan";
 const PORT: u16 = 5001;
 const SERVERS: [[u8; 4]; 2] = [[203, 0, 113, 10], [203, 0, 113, 11]];
 /// What the line carries both ways, Mbit/s, behind buffers of 60 ms.
 const LINE: u64 = 20;
-/// All that is waited for has happened by then.
-const LIMIT: Duration = Duration::from_secs(60);
-
-fn root(test: &str) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
-    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !root {
-        let _ = writeln!(std::io::stderr(), "SKIP {test}: needs root");
-    }
-    root
-}
-
-fn command(line: &str) {
-    let mut words = line.split_whitespace();
-    let mut command = Command::new(words.next().unwrap());
-    let out = command.args(words).output().unwrap();
-    let why = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{line}: {why}");
-}
-
 /// A host that forwards what is not its own.
 fn host(name: &str) -> Netns {
     let ns = Netns::new(name).unwrap();
@@ -194,32 +169,6 @@ impl World {
         }
     }
 
-    /// Follows the line; what is said comes with a channel.
-    fn run(&self, dir: &Path, stop: &Arc<AtomicBool>) -> Running {
-        let (tell, told) = channel();
-        let settings = Settings {
-            request: request(WAN, Mode::Ping),
-            bounds: PerDirection::of(|_| Bounds::default()),
-            targets: Vec::new(),
-            use_profile: false,
-            profile_dir: dir.join("lines"),
-            state: StateDir::new(dir.join("run")),
-        };
-        let stop = Arc::clone(stop);
-        let work = move || {
-            let mut tell = |event: &Event| {
-                let line = event.to_string();
-                println!("{:10.3} {line}", clock::monotonic().as_secs_f64());
-                let _ = tell.send(line);
-            };
-            run(settings, &stop, &mut tell)
-        };
-        Running {
-            told,
-            thread: self.gateway.spawn("run", work).unwrap(),
-        }
-    }
-
     /// Sends as much as is taken until `stop`; how much is counted at the server.
     fn upload(&self, stop: &Arc<AtomicBool>) -> Arc<AtomicU64> {
         let taken = Arc::new(AtomicU64::new(0));
@@ -263,29 +212,6 @@ impl World {
     }
 }
 
-type Followed = Result<Result<Ended, evenkeel_autorate::Error>, evenkeel_sys::Error>;
-
-/// What is followed.
-struct Running {
-    told: Receiver<String>,
-    thread: JoinHandle<Followed>,
-}
-
-impl Running {
-    /// Waits until it says something of which this is true.
-    fn until(&self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let line = self.told.recv_timeout(left);
-            let line = line.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"));
-            if is_it(&line) {
-                return line;
-            }
-        }
-    }
-}
-
 /// The rate behind `down` in what is said of rates, Mbit/s.
 fn down(line: &str) -> Option<f64> {
     let rate = line.strip_prefix("down ")?.split_whitespace().next()?;
@@ -302,15 +228,14 @@ fn followed(
     let dir = tempfile::tempdir().unwrap();
     let world = World::new(routers);
     let stop = Arc::new(AtomicBool::new(false));
-    let running = world.run(dir.path(), &stop);
+    let running = Running::start(&world.gateway, WAN, dir.path(), &stop);
     running.until("a reflector", |l| l.starts_with(first));
     running.until("a reserve", |l| {
         l.strip_prefix("kept in reserve: ") == Some(reserve)
     });
     then(&world, &running, &stop);
     stop.store(true, Ordering::Relaxed);
-    let ended = running.thread.join().unwrap().unwrap().unwrap();
-    assert_eq!(ended, Ended::AsBefore);
+    running.ends_well();
 }
 
 /// Downloads from two servers: the box is found out, and the line is shaped.

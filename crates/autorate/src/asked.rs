@@ -18,7 +18,7 @@ use crate::candidates::Candidate;
 use crate::error::Error;
 use crate::reflector::{Found, Origin, SELDOM, SIZE};
 use crate::stamps::{self, Stamps};
-use crate::trust::Trust;
+use crate::trust::{Doubts, Trust};
 
 /// Milliseconds of a day.
 const DAY: f64 = 86_400_000.0;
@@ -45,12 +45,12 @@ pub(crate) struct Reflector {
     asked: Duration,
     /// Least delays of the idle line, and when their stretches began.
     idle: VecDeque<(Duration, Duration)>,
+    /// The least delay ever.
+    least_ever: Option<Duration>,
     unanswered: u32,
     /// Delays since the latest look.
     delays: Vec<Duration>,
-    /// How often it was doubted, and until when it is.
-    pub(crate) doubts: u32,
-    pub(crate) doubted_until: Duration,
+    pub(crate) doubts: Doubts,
 }
 
 /// What was heard of it.
@@ -76,10 +76,10 @@ impl Reflector {
             far: None,
             asked: Duration::ZERO,
             idle: least.into_iter().collect(),
+            least_ever: of.least,
             unanswered: 0,
             delays: Vec::new(),
-            doubts: 0,
-            doubted_until: Duration::ZERO,
+            doubts: Doubts::default(),
         })
     }
 
@@ -119,6 +119,7 @@ impl Reflector {
 
     /// An answer of the idle line took so long.
     pub(crate) fn note_idle(&mut self, delay: Duration, now: Duration) {
+        self.least_ever = Some(self.least_ever.map_or(delay, |l| l.min(delay)));
         match self.idle.back_mut() {
             Some(last) if now.saturating_sub(last.0) < STRETCH => last.1 = last.1.min(delay),
             _ => self.idle.push_back((now, delay)),
@@ -130,7 +131,7 @@ impl Reflector {
 
     /// It can be probed instead of another one.
     pub(crate) fn is_there(&self, now: Duration) -> bool {
-        self.least().is_some() && self.unanswered < GONE && now >= self.doubted_until
+        self.least().is_some() && self.unanswered < GONE && !self.doubts.last(now)
     }
 
     /// Probes one that is only kept, once in a while; its answers are taken in.
@@ -179,6 +180,7 @@ impl Reflector {
             let delay = answer.map(|a| a.came.saturating_sub(a.sent));
             heard.limit |= self.limit.note(steady(o.sent), delay);
             self.delays.extend(delay);
+            self.least_ever = self.least_ever.into_iter().chain(delay).min();
             if let Some(a) = &mut answer {
                 self.unanswered = 0;
                 heard.stamps = self.check_stamps(a).or(heard.stamps);
@@ -199,11 +201,13 @@ impl Reflector {
         news
     }
 
-    /// What answers took since the latest look, in the middle.
-    pub(crate) fn take_delay(&mut self) -> Option<Duration> {
+    /// What answers took since the latest look, in the middle; and by how much that is more than
+    /// the least ever, as it is known of places that connections lead to.
+    pub(crate) fn take_delay(&mut self) -> Option<(Duration, Duration)> {
         let mut delays = std::mem::take(&mut self.delays);
         delays.sort_unstable();
-        delays.get(delays.len() / 2).copied()
+        let middle = *delays.get(delays.len() / 2)?;
+        Some((middle, middle.saturating_sub(self.least_ever?)))
     }
 }
 

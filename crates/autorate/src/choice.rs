@@ -17,9 +17,6 @@ use crate::places::Places;
 use crate::reflector::{Found, Origin};
 use crate::trust::{Doubt, Second};
 
-/// A doubt lasts so long, and after each one twice as long, so many times.
-const DOUBTED: Duration = Duration::from_secs(600);
-const DOUBLED: u32 = 5;
 /// It is judged by stretches of so long.
 const SECOND: Duration = Duration::from_secs(1);
 /// While little passes round trips of connections are asked for so seldom: there are few.
@@ -79,9 +76,11 @@ impl Choice {
         let known = self.all.iter().position(|r| r.found == found);
         let at = known.or_else(|| {
             self.all.insert(0, Reflector::open(device, &of, now)?);
+            // What it waits is compared with what they wait, since the same time.
+            self.places = Places::default();
             Some(0)
         });
-        self.used = at.filter(|&at| now >= self.all[at].doubted_until);
+        self.used = at.filter(|&at| !self.all[at].doubts.last(now));
         if self.used.is_none() {
             self.used = self.next(None, now);
         }
@@ -176,22 +175,20 @@ impl Choice {
         let passive = self.places.look();
         let reflector = self.all.get_mut(self.used?)?;
         let delay = reflector.take_delay();
-        let base = view.base_ms? / 1e3;
         let share = load(view);
-        if let Some(delay) = delay.filter(|_| share < IDLE) {
+        if let Some((delay, _)) = delay.filter(|_| share < IDLE) {
             reflector.note_idle(delay, now);
         }
         if reflector.is_seldom() {
             return None;
         }
         let why = reflector.trust.look(&Second {
-            own: delay.map(|d| d.as_secs_f64() - base),
+            own: delay.map(|d| d.1.as_secs_f64()),
             rise: view.rise_ms / 1e3,
             passive,
             loaded: share >= LOADED,
         })?;
-        reflector.doubted_until = now + DOUBTED * (1 << reflector.doubts.min(DOUBLED));
-        reflector.doubts += 1;
+        reflector.doubts.add(now);
         let of = reflector.found;
         let beyond = match why {
             Doubt::BeforeBottleneck(_) => of.distance,

@@ -16,6 +16,8 @@
 //! doubted for a guess. Non-goals: what connections saw (`places`), who is probed instead
 //! (`choice`).
 
+use std::time::Duration;
+
 use crate::places::Passive;
 
 /// A round trip that is longer by less is no queue worth the name, s.
@@ -32,6 +34,9 @@ const SINGLE: u32 = 8;
 const PROVEN: u32 = 60;
 /// So many of waiting alone.
 const ALONE: u32 = 5;
+/// A doubt lasts so long, and the next one twice as long, so many times.
+const DOUBTED: Duration = Duration::from_secs(600);
+const DOUBLED: u32 = 5;
 
 /// Why it is not believed any more.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,11 +47,31 @@ pub enum Doubt {
     SlowToAnswer(f64),
 }
 
+/// How often somebody was doubted, and until when: a doubt may be wrong.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Doubts {
+    times: u32,
+    until: Duration,
+}
+
+impl Doubts {
+    /// Once more.
+    pub(crate) fn add(&mut self, now: Duration) {
+        self.until = now + DOUBTED * (1 << self.times.min(DOUBLED));
+        self.times = self.times.saturating_add(1);
+    }
+
+    /// Whether one still lasts.
+    pub(crate) fn last(&self, now: Duration) -> bool {
+        now < self.until
+    }
+}
+
 /// What a second showed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Second {
-    /// By how much answers took longer than on a line without a queue, in the middle, s; `None`:
-    /// there were none.
+    /// By how much answers took longer than the least ever, in the middle, s; `None`: there were
+    /// none.
     pub(crate) own: Option<f64>,
     /// From which on that means something, s.
     pub(crate) rise: f64,
@@ -212,6 +237,20 @@ mod tests {
             let second = second(own, passive, loaded);
             let got = doubted(&mut Trust::default(), &second);
             assert_eq!(got, doubt, "{own} {passive:?} {loaded}");
+        }
+    }
+
+    #[test]
+    fn a_doubt_ends_and_the_next_one_later() {
+        let mut doubts = Doubts::default();
+        assert!(!doubts.last(Duration::ZERO));
+        for minutes in [10, 20, 40, 80, 160, 320, 320] {
+            let now = Duration::from_secs(12_345);
+            doubts.add(now);
+            let end = now + Duration::from_secs(60 * minutes);
+            let before = end.saturating_sub(Duration::from_secs(1));
+            assert!(doubts.last(before), "{minutes}");
+            assert!(!doubts.last(end), "{minutes}");
         }
     }
 

@@ -2,36 +2,43 @@
 //!
 //! Principles: one thread that sleeps in one place; counters are read when a probe goes and when
 //! an answer comes, since those are the times that the model is about; probes are stamped by the
-//! kernel, so that our own queue is not taken for the line's; where nothing answers, round trips of
-//! connections that pass are as good. Non-goals: deciding anything (`evenkeel_core::control`).
+//! kernel, so that our own queue is not taken for the line's; where nothing answers that can be
+//! believed, round trips of connections that pass are as good. Non-goals: deciding anything
+//! (`evenkeel_core::control`), and what is believed (`choice`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Scope;
 use std::time::Duration;
 
-use evenkeel_core::control::{
-    Action, Answered, Bounds, Controller, Counted, Notice, OneWay, RttSample, Settings,
-};
-use evenkeel_core::ping::Outcome;
-use evenkeel_core::ping::track::Event as Probe;
+use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, RttSample, Settings};
 use evenkeel_core::{Framing, PerDirection};
 use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
+use crate::asked::Reflector;
+use crate::candidates::{Candidate, candidates};
+use crate::choice::Choice;
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
-use crate::reflector::{Found, Host, Origin, Reflector, SIZE, find, is_answer};
+use crate::reflector::{Found, Host, SIZE, find};
+use crate::stamps;
 
 /// So often the reflector is looked for again while nothing answers.
 const SEEK: Duration = Duration::from_secs(10);
-/// Milliseconds of a day.
-const DAY: f64 = 86_400_000.0;
 /// A signal to stop is heard after at most this.
 const NAP: Duration = Duration::from_millis(200);
 
 /// From one look at the model to the next; windows' leases are renewed as often.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// What a search found.
+enum Sought {
+    /// What answers first, if anything does.
+    First(Option<Found>),
+    /// That and others, and how often they answer.
+    All(Vec<Candidate>),
+}
 
 /// A device that follows its line.
 pub struct Daemon {
@@ -40,7 +47,7 @@ pub struct Daemon {
     controller: Controller,
     /// What is to be probed; none: what is found.
     targets: Vec<Host>,
-    reflector: Option<Reflector>,
+    choice: Choice,
     pace: Duration,
     framing: Framing,
     /// When the reflector was looked for.
@@ -74,7 +81,7 @@ impl Daemon {
             live,
             controller: Controller::new(settings, clock::monotonic()),
             targets,
-            reflector: None,
+            choice: Choice::default(),
             pace: NAP,
             framing,
             sought: Duration::ZERO,
@@ -119,10 +126,10 @@ impl Daemon {
             let now = clock::monotonic();
             if now >= next_probe {
                 self.count()?;
-                if let Some(reflector) = &mut self.reflector
+                if let Some(reflector) = self.choice.used_mut()
                     && reflector.is_due(now)
                 {
-                    if reflector.origin != Origin::Public {
+                    if !reflector.is_seldom() {
                         self.controller.probed(now);
                     }
                     // What the kernel refuses to send is its answer's fate.
@@ -132,17 +139,22 @@ impl Daemon {
                 next_probe = now + self.pace;
             }
             match search.as_ref().map(Receiver::try_recv) {
-                Some(Ok(found)) => {
-                    self.found(found?, observer);
-                    search = None;
-                }
+                Some(Ok(sought)) => match sought? {
+                    Sought::First(found) => self.found(found, now, observer),
+                    Sought::All(all) => self.found_all(&all, now, observer),
+                },
                 Some(Err(TryRecvError::Disconnected)) => search = None,
                 Some(Err(TryRecvError::Empty)) | None => {}
             }
             if now >= next_look {
                 self.tend(observer)?;
+                self.judge(now, observer)?;
                 next_look = now + LOOK;
-                let lost = self.reflector.is_none() || self.no_signal;
+                let lost = if self.choice.used().is_some() {
+                    self.no_signal
+                } else {
+                    !self.choice.believes_none()
+                };
                 if lost && search.is_none() && now.saturating_sub(self.sought) > SEEK {
                     search = Some(self.seek(scope, over));
                 }
@@ -153,7 +165,7 @@ impl Daemon {
                 next_probe = next_probe.min(now + self.pace);
             }
             let until = next_probe.min(next_look).min(now + NAP);
-            self.hear(until)?;
+            self.hear(until, observer)?;
             self.act(observer)?;
         }
         Ok(())
@@ -181,36 +193,138 @@ impl Daemon {
         &self,
         scope: &'s Scope<'s, '_>,
         over: &'s AtomicBool,
-    ) -> Receiver<Result<Option<Found>, Error>> {
+    ) -> Receiver<Result<Sought, Error>> {
         let (finds, found) = mpsc::channel();
         let (device, targets) = (self.device.clone(), self.targets.clone());
-        scope.spawn(move || finds.send(find(&device, &targets, over)));
+        scope.spawn(move || {
+            let first = find(&device, &targets, over);
+            let known = first.as_ref().ok().copied().flatten();
+            // Who has stopped listening needs no more of it.
+            if finds.send(first.map(Sought::First)).is_ok()
+                && let Some(first) = known
+            {
+                let _ = finds.send(candidates(&targets, first, over).map(Sought::All));
+            }
+        });
         found
     }
 
     /// What was found, if anything.
-    fn found(&mut self, found: Option<Found>, observer: &mut dyn Observer) {
-        self.reflector = found.and_then(|found| Reflector::open(&self.device, found));
+    fn found(&mut self, found: Option<Found>, now: Duration, observer: &mut dyn Observer) {
+        let before = self.choice.used().map(|r| r.found);
+        self.choice.begin(found, &self.device, now);
         self.sought = clock::monotonic();
-        match &self.reflector {
-            Some(reflector) => observer.event(Event::Reflector {
-                address: reflector.address,
-                origin: reflector.origin,
-                stamps: reflector.stamps,
-            }),
+        match self.choice.used() {
+            Some(reflector) => {
+                let (is, interval) = (reflector.found, reflector.interval());
+                if before.is_some_and(|before| before != is) {
+                    self.controller.reflector_changed(now, reflector.least());
+                }
+                self.pace_to(interval, now);
+                observer.event(Event::Reflector(is.into()));
+            }
             // Said once, not after each search.
-            None if !self.silent => observer.event(Event::NoReflector {
-                watched: self.live.has_programs(),
-            }),
+            None if !self.silent && !self.choice.believes_none() => {
+                observer.event(Event::NoReflector {
+                    watched: self.live.has_programs(),
+                });
+            }
             None => {}
         }
-        self.silent = self.reflector.is_none();
+        self.silent = self.choice.used().is_none();
+    }
+
+    /// What else was found.
+    fn found_all(&mut self, all: &[Candidate], now: Duration, observer: &mut dyn Observer) {
+        let before = self.choice.used().map(Reflector::interval);
+        self.choice.add(all, &self.device, now);
+        if self.choice.used().map(Reflector::interval) != before {
+            self.limited(now, observer);
+        }
+        observer.event(Event::Reserve(self.choice.reserve()));
+    }
+
+    /// What is probed answers less often, or more often, than was known.
+    fn limited(&mut self, now: Duration, observer: &mut dyn Observer) {
+        let Some(reflector) = self.choice.used() else {
+            return;
+        };
+        let (address, interval) = (reflector.found.address, reflector.interval());
+        if reflector.is_seldom() {
+            self.listen(now);
+        }
+        self.pace_to(interval, now);
+        observer.event(Event::Limited { address, interval });
+    }
+
+    /// Probes no more often than this. What answers seldom says nothing of how often to look.
+    fn pace_to(&mut self, interval: Duration, now: Duration) {
+        let seldom = self.choice.used().is_none_or(Reflector::is_seldom);
+        let pace = if seldom { Duration::ZERO } else { interval };
+        self.controller.answers_each(now, pace);
+    }
+
+    /// From now on connections that pass say what the line does: what is known of them is where
+    /// the controller begins.
+    fn listen(&mut self, now: Duration) {
+        self.controller.reflector_changed(now, None);
+        for trip in self.choice.least_trips(now) {
+            self.controller.passed(now, &[trip]);
+        }
+    }
+
+    /// Sees whether what is probed can be believed.
+    fn judge(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
+        let view = self.controller.view(now);
+        self.choice.keep_warm(&view, now)?;
+        if self.choice.wants_trips(&view, now) {
+            let trips = self.live.rtt_samples(now)?;
+            self.choice.note_trips(&trips, &view);
+        }
+        let none = self.choice.believes_none();
+        if none && self.choice.try_again(now) {
+            self.turn(now, observer, |is| Event::Reflector(is.into()));
+        } else if let Some(doubted) = self.choice.judge(&view, now) {
+            let next = self.choice.used().map(|r| r.found.into());
+            let event = Event::Doubted {
+                address: doubted.of.address,
+                why: doubted.why,
+                next,
+            };
+            if next.is_some() {
+                self.turn(now, observer, |_| event);
+            } else {
+                self.listen(now);
+                self.pace_to(Duration::ZERO, now);
+                observer.event(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// Another one is probed from now on.
+    fn turn(
+        &mut self,
+        now: Duration,
+        observer: &mut dyn Observer,
+        event: impl FnOnce(Found) -> Event,
+    ) {
+        let Some(reflector) = self.choice.used() else {
+            return;
+        };
+        let (is, interval) = (reflector.found, reflector.interval());
+        self.controller.reflector_changed(now, reflector.least());
+        if reflector.is_seldom() {
+            self.listen(now);
+        }
+        self.pace_to(interval, now);
+        observer.event(event(is));
     }
 
     /// Looks at connections that pass, where probes tell nothing or little.
     fn watch(&mut self, now: Duration) -> Result<(), Error> {
-        let reflector = self.reflector.as_ref().filter(|_| !self.no_signal);
-        if reflector.is_none_or(|reflector| reflector.origin == Origin::Public) {
+        let reflector = self.choice.used().filter(|_| !self.no_signal);
+        if reflector.is_none_or(Reflector::is_seldom) {
             let trips = self.live.rtt_samples(now)?;
             self.controller.passed(now, &trips);
         }
@@ -236,31 +350,31 @@ impl Daemon {
     }
 
     /// Waits for answers until then.
-    fn hear(&mut self, until: Duration) -> Result<(), Error> {
-        let Some(reflector) = &mut self.reflector else {
+    fn hear(&mut self, until: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
+        let Some(reflector) = self.choice.used_mut() else {
             let now = clock::monotonic();
             std::thread::sleep(until.saturating_sub(now));
             return Ok(());
         };
         reflector.pinger.wait(Some(until))?;
-        let mut answers = Vec::new();
-        while let Some(event) = reflector.pinger.poll() {
-            match event {
-                Probe::Far(seq, ms) => reflector.far = Some((seq, ms)),
-                Probe::Outcome(o) if is_answer(&o) => {
-                    let far = reflector.far.filter(|f| f.0 == o.seq).map(|f| f.1);
-                    answers.extend(answer(&o, far));
-                }
-                _ => {}
-            }
-        }
-        let (address, origin) = (reflector.address, reflector.origin);
-        if !answers.is_empty() {
+        let heard = reflector.heard();
+        let (address, seldom) = (reflector.found.address, reflector.is_seldom());
+        let least = reflector.least();
+        if !heard.answers.is_empty() {
             self.count()?;
         }
-        for a in answers {
+        if let Some(news) = heard.stamps {
+            // Directions are told apart in another way from now on.
+            self.controller.reflector_changed(clock::monotonic(), least);
+            let believed = news == stamps::News::Agree;
+            observer.event(Event::Stamps { address, believed });
+        }
+        if heard.limit {
+            self.limited(clock::monotonic(), observer);
+        }
+        for a in heard.answers {
             let now = clock::monotonic();
-            if origin == Origin::Public {
+            if seldom {
                 // Few of many, and farther away than some.
                 let trip = RttSample {
                     remote: address,
@@ -297,26 +411,4 @@ impl Daemon {
         }
         Ok(())
     }
-}
-
-/// An answer as the controller takes it: on the steady clock, without our own queues.
-fn answer(o: &Outcome, far: Option<u32>) -> Option<Answered> {
-    let delays = o.delays?;
-    let ahead = clock::realtime().saturating_sub(clock::monotonic());
-    let sent = o.sent.saturating_sub(ahead) + delays.queue.unwrap_or_default();
-    let path = delays.path.unwrap_or(delays.felt);
-    let one_way = far.map(|ms| {
-        // Both clocks count from some midnight: only differences matter.
-        let left = ((o.sent + delays.queue.unwrap_or_default()).as_secs_f64() * 1e3) % DAY;
-        let there = (f64::from(ms) - left + 1.5 * DAY) % DAY - 0.5 * DAY;
-        OneWay {
-            there: there / 1e3,
-            back: path.as_secs_f64() - there / 1e3,
-        }
-    });
-    Some(Answered {
-        sent,
-        came: sent + path,
-        one_way,
-    })
 }

@@ -4,24 +4,68 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use evenkeel_core::control::{Notice, Reason, View};
 use evenkeel_core::plan::Target;
 use evenkeel_core::{PerDirection, Rate};
 
 use crate::cross_traffic::News;
-use crate::reflector::Origin;
+use crate::reflector::{Found, Origin, Probe};
+use crate::trust::Doubt;
+
+/// What is probed and why, and how it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Probed {
+    /// Who.
+    pub address: IpAddr,
+    /// Why.
+    pub origin: Origin,
+    /// Whether it stamps.
+    pub stamps: bool,
+    /// It answers probes to others that expire there.
+    pub expiring: bool,
+}
+
+impl From<Found> for Probed {
+    fn from(found: Found) -> Self {
+        Probed {
+            address: found.address,
+            origin: found.origin,
+            stamps: found.stamps(),
+            expiring: matches!(found.probe, Probe::Expiring(_)),
+        }
+    }
+}
 
 /// Something to tell people.
 pub enum Event {
-    /// What is probed and why, and whether it stamps.
-    Reflector {
+    /// What is probed.
+    Reflector(Probed),
+    /// What answers as well, and is kept in reserve; in the order of the way.
+    Reserve(Vec<IpAddr>),
+    /// What was probed is not believed any more.
+    Doubted {
         /// Who.
         address: IpAddr,
         /// Why.
-        origin: Origin,
-        /// Whether it stamps.
-        stamps: bool,
+        why: Doubt,
+        /// What is probed instead; `None`: connections that pass are watched.
+        next: Option<Probed>,
+    },
+    /// What is probed answers only so often, or as often as it is asked again.
+    Limited {
+        /// Who.
+        address: IpAddr,
+        /// From one answer to the next; nought: as often as it is asked.
+        interval: Duration,
+    },
+    /// Its time stamps contradict its round trips, or have agreed with them for long.
+    Stamps {
+        /// Who.
+        address: IpAddr,
+        /// They agree.
+        believed: bool,
     },
     /// Nothing answers; whether connections that pass are watched instead.
     NoReflector {
@@ -72,17 +116,19 @@ impl Observer for () {
 }
 
 impl Event {
-    /// Whether it is a step of something whose beginning and end are told as well.
+    /// Whether it is a step of something whose beginning and end are told as well, or nothing that
+    /// changes what is done.
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
-            Event::Shaped {
-                why: Reason::Late { .. }
-                    | Reason::Draining { .. }
-                    | Reason::ProbingUp { .. }
-                    | Reason::Following { .. },
-                ..
-            }
+            Event::Reserve(_)
+                | Event::Shaped {
+                    why: Reason::Late { .. }
+                        | Reason::Draining { .. }
+                        | Reason::ProbingUp { .. }
+                        | Reason::Following { .. },
+                    ..
+                }
         )
     }
 }
@@ -90,18 +136,39 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Reflector {
-                address,
-                origin,
-                stamps,
-            } => {
-                let stamps = if *stamps {
-                    ", which stamps: directions can be told apart"
-                } else {
-                    ""
+            Event::Reflector(probed) => {
+                let how = match (probed.stamps, probed.expiring) {
+                    (true, _) => ", which stamps: directions can be told apart",
+                    (_, true) => ", by probes that expire there",
+                    _ => "",
                 };
-                write!(f, "probing {address}{stamps}{origin}")
+                write!(f, "probing {}{how}{}", probed.address, probed.origin)
             }
+            Event::Reserve(all) if all.is_empty() => f.write_str("kept in reserve: nothing"),
+            Event::Reserve(all) => {
+                let all: Vec<_> = all.iter().map(IpAddr::to_string).collect();
+                write!(f, "kept in reserve: {}", all.join(", "))
+            }
+            Event::Doubted { address, why, next } => doubted(f, *address, *why, next.as_ref()),
+            Event::Limited { address, interval } if interval.is_zero() => {
+                write!(f, "{address} is asked as often as is wanted again")
+            }
+            Event::Limited { address, interval } => write!(
+                f,
+                "{address} answers only some of many probes: it is asked no more than {:.1} times a second",
+                1.0 / interval.as_secs_f64()
+            ),
+            Event::Stamps {
+                address,
+                believed: false,
+            } => write!(
+                f,
+                "the time stamps of {address} contradict its round trips (its clock steps or stands still): without them directions are not told apart"
+            ),
+            Event::Stamps { address, .. } => write!(
+                f,
+                "the time stamps of {address} have agreed with its round trips for a minute: they are used again"
+            ),
             Event::NoReflector { watched: true } => f.write_str(
                 "nothing answers probes: round trips of connections that pass are watched instead",
             ),
@@ -118,6 +185,30 @@ impl fmt::Display for Event {
             Event::CrossTraffic(news) => news.fmt(f),
             Event::Warning(w) => write!(f, "warning: {w}"),
         }
+    }
+}
+
+fn doubted(
+    f: &mut fmt::Formatter<'_>,
+    address: IpAddr,
+    why: Doubt,
+    next: Option<&Probed>,
+) -> fmt::Result {
+    match why {
+        Doubt::BeforeBottleneck(s) => write!(
+            f,
+            "{address} does not see the queue that connections see ({:.0} ms): it is before the bottleneck; ",
+            s * 1e3
+        ),
+        Doubt::SlowToAnswer(s) => write!(
+            f,
+            "{address} takes {:.0} ms longer while connections do not: it is slow to answer; ",
+            s * 1e3
+        ),
+    }?;
+    match next {
+        Some(next) => write!(f, "{} is probed now", next.address),
+        None => f.write_str("round trips of connections that pass are watched instead"),
     }
 }
 

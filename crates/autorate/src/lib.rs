@@ -5,25 +5,33 @@
 //! passive round trips go in, plans come out; it owns no policy. Non-goals: deciding
 //! (`evenkeel_core::control`), command lines and printing (crate `evenkeel`).
 
+mod answer_limit;
+mod asked;
+mod candidates;
+mod choice;
 mod cross_traffic;
 mod daemon;
 mod error;
 mod event;
 mod model;
+mod places;
 mod price;
 mod profile;
 mod reflector;
 mod request;
 mod routes;
 mod run;
+mod stamps;
+mod trust;
 
 pub use cross_traffic::News;
 pub use daemon::Daemon;
 pub use error::Error;
-pub use event::{Event, Observer, Snapshot};
+pub use event::{Event, Observer, Probed, Snapshot};
 pub use model::Model;
 pub use profile::DEFAULT_DIR as PROFILE_DIR;
 pub use reflector::{Host, Origin};
 pub use request::{USUAL, request};
 pub use routes::default_device;
 pub use run::{Ended, Settings, run};
+pub use trust::Doubt;

@@ -178,7 +178,8 @@ impl Keeper {
     /// Remembers what was told.
     pub(crate) fn tell(&mut self, event: &Event, now: Duration) {
         match event {
-            Event::Reflector { address, .. } => self.model.reflector = Some(*address),
+            Event::Reflector(probed) => self.model.reflector = Some(probed.address),
+            Event::Doubted { next, .. } => self.model.reflector = next.map(|n| n.address),
             Event::NoReflector { .. } => self.model.reflector = None,
             Event::Shaped { targets, .. } => {
                 self.model.down.target = targets.down;
@@ -189,8 +190,11 @@ impl Keeper {
             }
             Event::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
             Event::Back => self.model.gone_since_s = None,
-            Event::Noticed(_) | Event::CrossTraffic(_) => {}
-            Event::Warning(_) => return,
+            Event::Noticed(_)
+            | Event::CrossTraffic(_)
+            | Event::Limited { .. }
+            | Event::Stamps { .. } => {}
+            Event::Warning(_) | Event::Reserve(_) => return,
         }
         if self.model.changes.len() == CHANGES {
             self.model.changes.pop_front();

@@ -1,9 +1,10 @@
 //! What is probed: found along the way to the Internet, or told.
 //!
 //! Principles: the nearer the better, since what is behind the access line is not ours to judge;
-//! whatever answers will do: ICMP time stamps, which tell directions apart, echo, or a refused TCP
-//! connection; public hosts only if nothing else answers, and then seldom. Non-goals: what the
-//! answers mean (`evenkeel_core::control`).
+//! whatever answers will do: ICMP time stamps, which tell directions apart, echo, a refused TCP
+//! connection, or the error that says that a probe's TTL ended there; public hosts only if nothing
+//! else answers, and then seldom. Non-goals: the others on the way (`candidates`), which of them is
+//! believed (`choice`), what the answers mean (`evenkeel_core::control`).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use evenkeel_core::ping::arrivals::Arrivals;
+use evenkeel_core::ping::route::{Hop, Route};
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_measure::hops;
@@ -22,13 +24,13 @@ use crate::error::Error;
 use crate::routes;
 
 /// Where the way to the Internet leads; only hops on the way are asked.
-const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
+pub(crate) const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
 /// The near hop is not farther away than this.
 const HOPS: u8 = 3;
 /// If none of those answers, so many are asked.
-const MORE_HOPS: u8 = 8;
+pub(crate) const MORE_HOPS: u8 = 8;
 /// A hop that takes longer does not answer.
-const PATIENCE: Duration = Duration::from_millis(700);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(700);
 /// So often it is seen that another answered.
 const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
@@ -38,7 +40,7 @@ const PUBLIC: [Ipv4Addr; 3] = [
     Ipv4Addr::new(8, 8, 8, 8),
 ];
 /// They are not asked more often.
-const SELDOM: Duration = Duration::from_secs(1);
+pub(crate) const SELDOM: Duration = Duration::from_secs(1);
 /// Where a TCP connection is asked for.
 const TCP_PORT: u16 = 80;
 /// Payload of a probe.
@@ -84,52 +86,58 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What is probed.
-pub(crate) struct Reflector {
-    pub(crate) pinger: Pinger,
-    pub(crate) address: IpAddr,
-    pub(crate) origin: Origin,
-    /// It stamps probes.
-    pub(crate) stamps: bool,
-    /// Which probe reached it when, ms since midnight by its clock.
-    pub(crate) far: Option<(u64, u32)>,
-    /// When it was probed last.
-    asked: Duration,
+/// How somebody is made to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// By a probe to the address.
+    To(Kind),
+    /// By an echo request to [`FAR`] whose TTL ends there, after so many hops: routers that do not
+    /// answer to their own address say so.
+    Expiring(u8),
 }
 
 /// Something that answers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found {
-    address: IpAddr,
-    kind: Kind,
-    origin: Origin,
+    pub(crate) address: IpAddr,
+    pub(crate) probe: Probe,
+    pub(crate) origin: Origin,
+    /// How many hops away; `None`: not known.
+    pub(crate) distance: Option<u8>,
 }
 
-impl Reflector {
-    /// What answered, from now on.
-    pub(crate) fn open(device: &str, found: Found) -> Option<Self> {
-        Some(Reflector {
-            pinger: pinger(found.address, found.kind, arrivals(device))?,
-            address: found.address,
-            origin: found.origin,
-            stamps: found.kind == Kind::Timestamp,
-            far: None,
-            asked: Duration::ZERO,
-        })
+impl Found {
+    /// What sends probes; their answers arrive at `device`, if that is of interest.
+    pub(crate) fn pinger(&self, device: Option<&str>) -> Option<Pinger> {
+        pinger(self.address, self.probe, device.and_then(arrivals))
     }
 
-    /// Whether it may be probed again; says yes once.
-    pub(crate) fn is_due(&mut self, now: Duration) -> bool {
-        let due = self.origin != Origin::Public || now.saturating_sub(self.asked) >= SELDOM;
-        if due {
-            self.asked = now;
+    /// It came from what was probed.
+    pub(crate) fn is_answer(&self, o: &Outcome) -> bool {
+        match self.probe {
+            Probe::To(_) => matches!(o.fate, Fate::Reply | Fate::Refused),
+            Probe::Expiring(_) => o.fate == Fate::Expired && o.from == Some(self.address),
         }
-        due
+    }
+
+    /// It stamps probes.
+    pub(crate) fn stamps(&self) -> bool {
+        self.probe == Probe::To(Kind::Timestamp)
+    }
+
+    fn at(mut self, route: Option<&Route>) -> Self {
+        let hops = route.map_or(&[][..], |r| &r.hops[..]);
+        let at = hops
+            .iter()
+            .position(|h| h.addresses.contains(&self.address));
+        self.distance = at.map(|at| at as u8 + 1);
+        self
     }
 }
 
 /// The first that answers: of those `told`, if there are any; else the first hop beyond the access
-/// line, the farthest of the first ones, hops farther away, public hosts.
+/// line, the farthest of the first ones, hops farther away, hops that answer only to probes that
+/// expire there, public hosts.
 pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Option<Found>, Error> {
     if !told.is_empty() {
         return first(told.iter().flat_map(addresses), Origin::Told, stop);
@@ -143,7 +151,7 @@ pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Opt
     let next = routes::next_hop(device).map(IpAddr::V4);
     let close = beyond.into_iter().chain(rest).chain(next);
     if let Some(found) = first(close, Origin::OnPath, stop)? {
-        return Ok(Some(found));
+        return Ok(Some(found.at(route.as_ref())));
     }
     if route.is_none() {
         return Ok(None);
@@ -153,19 +161,40 @@ pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Opt
     let rest = hops.filter_map(|h| h.addresses.first().copied());
     let on_the_way = rest.filter(|a| *a != FAR.ip());
     if let Some(found) = first(on_the_way, Origin::OnPath, stop)? {
+        return Ok(Some(found.at(route.as_ref())));
+    }
+    if let Some(found) = route.as_ref().and_then(expiring) {
         return Ok(Some(found));
     }
     first(PUBLIC.into_iter().map(IpAddr::V4), Origin::Public, stop)
 }
 
+/// The hop of a route that probes are best made to expire at: the first beyond the access line, or
+/// else the farthest one. Not where the way ends.
+fn expiring(route: &Route) -> Option<Found> {
+    let answered = |h: &Hop| h.answered > 0 && h.last.is_none();
+    let far = || {
+        let at = route.hops.iter().rposition(answered)?;
+        Some((at as u8 + 1, *route.hops[at].addresses.first()?))
+    };
+    let near = route.near_from_gateway().filter(|n| n.1 != FAR.ip());
+    let (hops, address) = near.or_else(far)?;
+    Some(Found {
+        address,
+        probe: Probe::Expiring(hops),
+        origin: Origin::OnPath,
+        distance: Some(hops),
+    })
+}
+
 /// Those of a host; none if nobody knows it (now).
-fn addresses(host: &Host) -> impl Iterator<Item = IpAddr> + use<> {
+pub(crate) fn addresses(host: &Host) -> impl Iterator<Item = IpAddr> + use<> {
     let found = (host.0.as_str(), 0).to_socket_addrs();
     found.into_iter().flatten().map(|a| a.ip())
 }
 
 /// Whether nobody waits for an answer any more.
-type Over<'a> = dyn Fn() -> bool + Sync + 'a;
+pub(crate) type Over<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// The first of `all` that answers something. Strangers are asked one after the other.
 fn first(
@@ -182,12 +211,7 @@ fn first(
     let stopped = || stop.load(Ordering::Relaxed);
     for some in all.chunks(together) {
         let found = at_once(some, &stopped, |&address, over| {
-            let kind = kind_of(address, origin, over)?;
-            Ok(kind.map(|kind| Found {
-                address,
-                kind,
-                origin,
-            }))
+            kind_of(address, origin, over)
         })?;
         if found.is_some() {
             return Ok(found);
@@ -198,17 +222,24 @@ fn first(
 
 /// What an address answers to. Where ICMP is filtered, a refused TCP connection is an answer too;
 /// strangers are asked for neither that nor their clock.
-fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Kind>, Error> {
+pub(crate) fn kind_of(
+    address: IpAddr,
+    origin: Origin,
+    over: &Over<'_>,
+) -> Result<Option<Found>, Error> {
     let rounds: &[&[Kind]] = match origin {
         Origin::Public => &[&[Kind::Echo]],
         Origin::OnPath | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
     };
     for kinds in rounds {
         let found = at_once(kinds, over, |&kind, over| {
-            let Some(mut pinger) = pinger(address, kind, None) else {
-                return Ok(None);
+            let found = Found {
+                address,
+                probe: Probe::To(kind),
+                origin,
+                distance: None,
             };
-            Ok(answers(&mut pinger, over)?.then_some(kind))
+            Ok(answers(&found, over)?.then_some(found))
         })?;
         if found.is_some() {
             return Ok(found);
@@ -246,11 +277,17 @@ fn at_once<T: Sync, R: Send>(
     })
 }
 
-fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
-    let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
-    let address = SocketAddr::new(address, port);
-    let options = PacketOptions::default();
-    Pinger::open(address, kind, options, PATIENCE, SIZE, arrivals).ok()
+fn pinger(address: IpAddr, probe: Probe, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
+    let mut options = PacketOptions::default();
+    let (to, kind) = match probe {
+        Probe::To(Kind::Tcp) => (SocketAddr::new(address, TCP_PORT), Kind::Tcp),
+        Probe::To(kind) => (SocketAddr::new(address, 0), kind),
+        Probe::Expiring(hops) => {
+            options.hops = Some(hops);
+            (FAR, Kind::Echo)
+        }
+    };
+    Pinger::open(to, kind, options, PATIENCE, SIZE, arrivals).ok()
 }
 
 /// Knows when answers arrive at `device`, before the queue of our own that they then wait in.
@@ -259,20 +296,18 @@ fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
     Some(Box::new(maps))
 }
 
-/// It came from what was probed.
-pub(crate) fn is_answer(o: &Outcome) -> bool {
-    matches!(o.fate, Fate::Reply | Fate::Refused)
-}
-
 /// Whether a probe is answered, with stamps if it asks for them, before it is `over`.
-fn answers(pinger: &mut Pinger, over: &Over<'_>) -> Result<bool, Error> {
+pub(crate) fn answers(found: &Found, over: &Over<'_>) -> Result<bool, Error> {
+    let Some(mut pinger) = found.pinger(None) else {
+        return Ok(false);
+    };
     if pinger.send(SIZE)?.is_err() {
         return Ok(false);
     }
     while !over() {
         while let Some(event) = pinger.poll() {
             if let Event::Outcome(o) = event {
-                return Ok(is_answer(&o));
+                return Ok(found.is_answer(&o));
             }
         }
         let until = clock::monotonic() + SLICE;
@@ -284,6 +319,75 @@ fn answers(pinger: &mut Pinger, over: &Over<'_>) -> Result<bool, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn outcome(fate: Fate, from: &str) -> Outcome {
+        Outcome {
+            seq: 0,
+            sent: Duration::ZERO,
+            size: SIZE,
+            fate,
+            from: from.parse().ok(),
+            received: None,
+            ttl: None,
+            delays: None,
+            stamped: true,
+        }
+    }
+
+    #[test]
+    fn an_answer_is_of_the_kind_that_was_asked_for() {
+        let found = |probe| Found {
+            address: IpAddr::from([198, 51, 100, 1]),
+            probe,
+            origin: Origin::OnPath,
+            distance: Some(2),
+        };
+        let (echo, expiring) = (Probe::To(Kind::Echo), Probe::Expiring(2));
+        for (probe, fate, from, is_answer) in [
+            (echo, Fate::Reply, "198.51.100.1", true),
+            (echo, Fate::Expired, "198.51.100.1", false),
+            (Probe::To(Kind::Tcp), Fate::Refused, "198.51.100.1", true),
+            (expiring, Fate::Expired, "198.51.100.1", true),
+            (expiring, Fate::Expired, "198.51.100.2", false),
+            (expiring, Fate::Reply, "1.1.1.1", false),
+            (expiring, Fate::Timeout, "", false),
+        ] {
+            let got = found(probe).is_answer(&outcome(fate, from));
+            assert_eq!(got, is_answer, "{probe:?} {fate} {from}");
+        }
+    }
+
+    /// Routes as they are seen: `*` is silent.
+    fn route(hops: &[(&str, Fate)]) -> Route {
+        let mut route = Route::new(FAR.ip(), MORE_HOPS);
+        for (ttl, (from, fate)) in (1..).zip(hops) {
+            route.add(ttl, &outcome(*fate, from));
+        }
+        // Times make no difference here: none of the private ones is far away.
+        for hop in &mut route.hops {
+            hop.times.add(Duration::from_micros(500));
+        }
+        route
+    }
+
+    #[test]
+    fn probes_expire_beyond_the_access_line_or_far_away() {
+        use Fate::{Expired, Reply, Timeout};
+        for (hops, at) in [
+            (&[("10.0.0.1", Expired), ("62.1.2.3", Expired)][..], Some(2)),
+            (&[("62.1.2.3", Expired), ("62.1.2.4", Expired)], Some(1)),
+            (
+                &[("10.0.0.1", Expired), ("10.1.0.1", Expired), ("", Timeout)],
+                Some(2),
+            ),
+            (&[("1.1.1.1", Reply)], None),
+            (&[("", Timeout), ("", Timeout)], None),
+            (&[], None),
+        ] {
+            let found = expiring(&route(hops)).and_then(|f| f.distance);
+            assert_eq!(found, at, "{hops:?}");
+        }
+    }
 
     #[test]
     fn hosts_are_addresses_or_names() {

@@ -199,6 +199,8 @@ pub struct Controller {
     /// The latest queue that was not where it was looked for was here.
     last_attributed: Option<Direction>,
     pace: f64,
+    /// What is probed answers no more often than this, s.
+    slowest_answers: f64,
     /// Connections that pass, where nothing answers probes.
     passive_rtt: PassiveRtt,
     /// What is heard is theirs, and comes so often, s.
@@ -258,6 +260,7 @@ impl Controller {
             attributed_at: (f64::MIN, 0.0),
             last_attributed: None,
             pace: SLOW,
+            slowest_answers: 0.0,
             passive_rtt: PassiveRtt::default(),
             passive: None,
             loaded: f64::MIN,
@@ -363,12 +366,34 @@ impl Controller {
             FAST.max(fair)
         } else {
             SLOW.max(fair)
-        };
+        }
+        .max(self.slowest_answers);
         if (pace / self.pace - 1.0).abs() > 0.1 {
             self.pace = pace;
             self.actions
                 .push_back(Action::Pace(Duration::from_secs_f64(pace)));
         }
+    }
+
+    /// What is probed is another one from now on, or answers in another way. A probe to it takes
+    /// `base` on a line without a queue, if that is known; rates and capacities stay.
+    pub fn reflector_changed(&mut self, now: Duration, base: Option<Duration>) {
+        self.passive = None;
+        self.base = Base::default();
+        if let Some(base) = base {
+            self.base.sample(seconds(now), seconds(base), false);
+        }
+        self.offsets = None;
+        self.more = 0.0;
+        self.attributed = None;
+        self.in_flight = InFlight::default();
+        self.rerouted(seconds(now));
+    }
+
+    /// What is probed answers no more often than each `interval`: so often it is asked at most.
+    pub fn answers_each(&mut self, now: Duration, interval: Duration) {
+        self.slowest_answers = seconds(interval);
+        self.set_pace(seconds(now));
     }
 
     /// A probe is being sent. To be called after [`Controller::counted`].
@@ -665,5 +690,7 @@ impl Controller {
     }
 }
 
+#[cfg(test)]
+mod reflector_tests;
 #[cfg(test)]
 mod tests;

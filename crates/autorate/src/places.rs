@@ -1,0 +1,184 @@
+//! What connections that pass see of the line's queue, while something else is probed.
+//!
+//! Each leads somewhere else, so only what one takes beyond the least to the same place counts.
+//!
+//! Principles: of all that come in a stretch the smallest excess is the line's queue: far sides
+//! dawdle, none hurries; a place that was met only beside a queue says nothing, since its distance
+//! is not known; what waited in our own queue is not heard. Non-goals: following a line by it
+//! (`evenkeel_core::control`).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use evenkeel_core::control::RttSample;
+
+/// So many places are remembered.
+const MOST: usize = 128;
+/// Fewer round trips say nothing.
+const FEWEST: usize = 3;
+/// A place whose round trips differ by so much was met with a queue and without.
+const APART: Duration = Duration::from_millis(10);
+
+/// What a stretch showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Passive {
+    /// The least that a round trip took beyond the least to the same place, s.
+    pub(crate) queue: f64,
+    /// How many places were met.
+    pub(crate) places: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    least: Duration,
+    most: Duration,
+    /// Met while little passed.
+    calm: bool,
+    met: Duration,
+}
+
+/// Places that connections lead to, and what they saw since the last look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places {
+    all: HashMap<IpAddr, Place>,
+    samples: Vec<(IpAddr, Duration)>,
+}
+
+impl Places {
+    /// Round trips that ended since the last call; `calm`: while little passes.
+    pub(crate) fn note(&mut self, samples: &[RttSample], calm: bool) {
+        for s in samples.iter().filter(|s| s.waited.is_zero()) {
+            let Some(took) = s.came.checked_sub(s.left) else {
+                continue;
+            };
+            self.make_room(s.remote);
+            let place = self.all.entry(s.remote).or_insert(Place {
+                least: took,
+                most: took,
+                calm,
+                met: s.came,
+            });
+            place.least = place.least.min(took);
+            place.most = place.most.max(took);
+            place.calm |= calm;
+            place.met = s.came;
+            self.samples.push((s.remote, took));
+        }
+    }
+
+    fn make_room(&mut self, remote: IpAddr) {
+        if self.all.len() >= MOST && !self.all.contains_key(&remote) {
+            let oldest = self.all.iter().min_by_key(|p| p.1.met).map(|p| *p.0);
+            oldest.map(|oldest| self.all.remove(&oldest));
+        }
+    }
+
+    /// What they saw since the last look.
+    pub(crate) fn look(&mut self) -> Option<Passive> {
+        let samples = std::mem::take(&mut self.samples);
+        let mut met: Vec<IpAddr> = Vec::new();
+        let mut excess: Vec<f64> = Vec::new();
+        for (remote, took) in samples {
+            let Some(place) = self.all.get(&remote) else {
+                continue;
+            };
+            if place.calm || place.most.saturating_sub(place.least) >= APART {
+                excess.push(took.saturating_sub(place.least).as_secs_f64());
+                if !met.contains(&remote) {
+                    met.push(remote);
+                }
+            }
+        }
+        let queue = excess.iter().copied().reduce(f64::min)?;
+        (excess.len() >= FEWEST).then_some(Passive {
+            queue,
+            places: met.len(),
+        })
+    }
+
+    /// The least round trip to each place, as it would be at `now`, the nearest first.
+    pub(crate) fn least(&self, now: Duration) -> Vec<RttSample> {
+        let mut all: Vec<_> = self.all.iter().map(|(r, p)| (p.least, *r)).collect();
+        all.sort();
+        let sample = |(least, remote)| RttSample {
+            remote,
+            left: now.saturating_sub(least),
+            waited: Duration::ZERO,
+            came: now,
+        };
+        all.into_iter().map(sample).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn samples(all: &[(u8, u32)]) -> Vec<RttSample> {
+        let sample = |(place, took): &(u8, u32)| RttSample {
+            remote: IpAddr::from([192, 0, 2, *place]),
+            left: 1000 * MS,
+            waited: Duration::ZERO,
+            came: (1000 + took) * MS,
+        };
+        all.iter().map(sample).collect()
+    }
+
+    fn look(places: &mut Places) -> Option<(u32, usize)> {
+        let seen = places.look()?;
+        Some(((seen.queue * 1e3).round() as u32, seen.places))
+    }
+
+    #[test]
+    fn the_least_excess_of_all_places_is_the_lines() {
+        let mut places = Places::default();
+        places.note(&samples(&[(1, 10), (2, 90)]), true);
+        assert_eq!(look(&mut places), None, "too few");
+        places.note(&samples(&[(1, 73), (2, 160), (2, 153)]), false);
+        assert_eq!(look(&mut places), Some((63, 2)));
+        assert_eq!(look(&mut places), None, "since then there were none");
+        // One that did not wait says that there is no queue, at least not for all.
+        places.note(&samples(&[(1, 73), (2, 160), (2, 91)]), false);
+        assert_eq!(look(&mut places), Some((1, 2)));
+    }
+
+    #[test]
+    fn a_place_met_beside_a_queue_says_nothing() {
+        let mut places = Places::default();
+        places.note(&samples(&[(1, 70), (1, 72), (1, 75)]), false);
+        assert_eq!(look(&mut places), None);
+        places.note(&samples(&[(2, 10), (2, 60), (2, 71), (1, 70)]), false);
+        assert_eq!(look(&mut places), Some((0, 1)), "it began without one");
+        places.note(&samples(&[(2, 70), (2, 61), (2, 71), (1, 70)]), false);
+        assert_eq!(look(&mut places), Some((51, 1)));
+    }
+
+    #[test]
+    fn what_waited_with_us_is_not_heard() {
+        let mut places = Places::default();
+        let mut waited = samples(&[(1, 70), (1, 72), (1, 75)]);
+        for s in &mut waited {
+            s.waited = MS;
+        }
+        places.note(&waited, true);
+        assert_eq!((look(&mut places), places.all.len()), (None, 0));
+    }
+
+    #[test]
+    fn places_are_handed_on_nearest_first_and_not_without_end() {
+        let mut places = Places::default();
+        for n in 0..=u8::MAX {
+            places.note(&samples(&[(n, 200 - u32::from(n % 200))]), true);
+        }
+        assert_eq!(places.all.len(), MOST);
+        let least = places.least(5000 * MS);
+        let trips: Vec<_> = least
+            .iter()
+            .map(|s| s.came.saturating_sub(s.left))
+            .collect();
+        assert!(trips.is_sorted() && trips.len() == MOST);
+    }
+}

@@ -1,0 +1,287 @@
+//! Whether a reflector sees the queue that connections see.
+//!
+//! | state | a second in which | next |
+//! |---|---|---|
+//! | any | too little passed to tell, or it is not clear | as it is |
+//! | untried, unmoved, alone | connections wait, and so does it | proven |
+//! | untried, proven | connections wait, it does not | unmoved |
+//! | unmoved | the same, for the last time that it takes | **doubt**: before the bottleneck |
+//! | unmoved | connections do not wait | as before it was unmoved |
+//! | untried, proven | it waits, connections do not, and little passes | alone |
+//! | alone | the same, for the last time that it takes | **doubt**: slow to answer |
+//! | alone | it does not wait | as before it was alone |
+//!
+//! Principles: what waits on the same line waits together; a queue of one far side is not the
+//! line's, so that one place takes longer to convince than several, and one that was proven is not
+//! doubted for a guess. Non-goals: what connections saw (`places`), who is probed instead
+//! (`choice`).
+
+use std::time::Duration;
+
+use crate::places::Passive;
+
+/// A round trip that is longer by less is no queue worth the name, s.
+const QUEUE: f64 = 0.010;
+/// What stays below this does not move, s.
+const STILL: f64 = 0.002;
+/// It moves if it sees this share of what connections see: a far side may have a queue as well.
+const MOVES: f64 = 0.3;
+/// Connections that see less than this do not wait, s.
+const CALM: f64 = 0.003;
+/// So many seconds in a row convince: several places, a single one, anything of one that is proven.
+const SEVERAL: u32 = 3;
+const SINGLE: u32 = 8;
+const PROVEN: u32 = 60;
+/// So many of waiting alone.
+const ALONE: u32 = 5;
+/// A doubt lasts so long, and the next one twice as long, so many times.
+const DOUBTED: Duration = Duration::from_secs(600);
+const DOUBLED: u32 = 5;
+
+/// Why it is not believed any more.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Doubt {
+    /// It does not see the queue that connections see, s.
+    BeforeBottleneck(f64),
+    /// It takes so much longer by itself, s.
+    SlowToAnswer(f64),
+}
+
+/// How often somebody was doubted, and until when: a doubt may be wrong.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Doubts {
+    times: u32,
+    until: Duration,
+}
+
+impl Doubts {
+    /// Once more.
+    pub(crate) fn add(&mut self, now: Duration) {
+        self.until = now + DOUBTED * (1 << self.times.min(DOUBLED));
+        self.times = self.times.saturating_add(1);
+    }
+
+    /// Whether one still lasts.
+    pub(crate) fn last(&self, now: Duration) -> bool {
+        now < self.until
+    }
+}
+
+/// What a second showed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Second {
+    /// By how much answers took longer than the least ever, in the middle, s; `None`: there were
+    /// none.
+    pub(crate) own: Option<f64>,
+    /// From which on that means something, s.
+    pub(crate) rise: f64,
+    /// What connections saw.
+    pub(crate) passive: Option<Passive>,
+    /// Enough passes to make a queue.
+    pub(crate) loaded: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    Untried,
+    /// It saw a queue that connections saw as well.
+    Proven,
+    /// Connections wait, it does not: for so many seconds, and whether it was proven before.
+    Unmoved {
+        seconds: u32,
+        proven: bool,
+    },
+    /// It waits, connections do not.
+    Alone {
+        seconds: u32,
+        proven: bool,
+    },
+}
+
+/// What is known of a reflector.
+#[derive(Debug, Clone)]
+pub(crate) struct Trust(State);
+
+/// What a second says, if anything.
+enum Says {
+    Together,
+    /// Connections wait so long, at so many places.
+    Unmoved(f64, usize),
+    Alone(f64),
+    NobodyWaits,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Trust(State::Untried)
+    }
+}
+
+impl Trust {
+    /// A second has passed.
+    pub(crate) fn look(&mut self, second: &Second) -> Option<Doubt> {
+        let proven = match self.0 {
+            State::Untried => false,
+            State::Proven => true,
+            State::Unmoved { proven, .. } | State::Alone { proven, .. } => proven,
+        };
+        let rest = if proven {
+            State::Proven
+        } else {
+            State::Untried
+        };
+        match says(second)? {
+            Says::Together => self.0 = State::Proven,
+            Says::NobodyWaits => self.0 = rest,
+            Says::Unmoved(queue, places) => {
+                let before = match self.0 {
+                    State::Unmoved { seconds, .. } => seconds,
+                    _ => 0,
+                };
+                let seconds = before + 1;
+                self.0 = State::Unmoved { seconds, proven };
+                let enough = match places {
+                    _ if proven => PROVEN,
+                    0 | 1 => SINGLE,
+                    _ => SEVERAL,
+                };
+                if seconds >= enough {
+                    self.0 = State::Untried;
+                    return Some(Doubt::BeforeBottleneck(queue));
+                }
+            }
+            Says::Alone(delay) => {
+                let before = match self.0 {
+                    State::Alone { seconds, .. } => seconds,
+                    _ => 0,
+                };
+                let seconds = before + 1;
+                self.0 = State::Alone { seconds, proven };
+                if seconds >= ALONE {
+                    self.0 = State::Untried;
+                    return Some(Doubt::SlowToAnswer(delay));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn says(second: &Second) -> Option<Says> {
+    let own = second.own?;
+    let Some(passive) = second.passive else {
+        // Nobody passes: that it waits no more is all that can be known.
+        return (own < second.rise).then_some(Says::NobodyWaits);
+    };
+    let queue = passive.queue;
+    let waits = own > second.rise.max(STILL);
+    if queue > QUEUE.max(2.0 * second.rise) && second.loaded {
+        if waits && own >= MOVES * queue {
+            return Some(Says::Together);
+        }
+        return (!waits).then_some(Says::Unmoved(queue, passive.places));
+    }
+    if queue < CALM && own > QUEUE.max(3.0 * second.rise) && !second.loaded {
+        return Some(Says::Alone(own));
+    }
+    (queue < CALM && !waits).then_some(Says::NobodyWaits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ms that the reflector and connections (at so many places) see, on a loaded line or not.
+    fn second(own: f64, passive: Option<(f64, usize)>, loaded: bool) -> Second {
+        Second {
+            own: Some(own / 1e3),
+            rise: 0.001,
+            passive: passive.map(|(queue, places)| Passive {
+                queue: queue / 1e3,
+                places,
+            }),
+            loaded,
+        }
+    }
+
+    /// In which second a doubt comes, if the same is seen all the time.
+    fn doubted(trust: &mut Trust, second: &Second) -> Option<(u32, Doubt)> {
+        (1..200).find_map(|n| Some((n, trust.look(second)?)))
+    }
+
+    #[test]
+    fn what_it_takes_to_doubt() {
+        let before = |n| Some((n, Doubt::BeforeBottleneck(0.063)));
+        for (own, passive, loaded, doubt) in [
+            (0.1, Some((63.0, 2)), true, before(3)),
+            (0.1, Some((63.0, 1)), true, before(8)),
+            // Its noise is no queue; nor is what is only somebody else's jitter.
+            (0.9, Some((63.0, 2)), true, before(3)),
+            (0.1, Some((9.0, 2)), true, None),
+            (0.1, Some((63.0, 2)), false, None),
+            (0.1, None, true, None),
+            // It sees a part of it: the rest is farther away.
+            (30.0, Some((63.0, 2)), true, None),
+            (5.0, Some((63.0, 2)), true, None),
+            // By itself.
+            (
+                40.0,
+                Some((1.0, 2)),
+                false,
+                Some((5, Doubt::SlowToAnswer(0.040))),
+            ),
+            (40.0, Some((1.0, 2)), true, None),
+            (40.0, None, false, None),
+            (5.0, Some((1.0, 2)), false, None),
+        ] {
+            let second = second(own, passive, loaded);
+            let got = doubted(&mut Trust::default(), &second);
+            assert_eq!(got, doubt, "{own} {passive:?} {loaded}");
+        }
+    }
+
+    #[test]
+    fn a_doubt_ends_and_the_next_one_later() {
+        let mut doubts = Doubts::default();
+        assert!(!doubts.last(Duration::ZERO));
+        for minutes in [10, 20, 40, 80, 160, 320, 320] {
+            let now = Duration::from_secs(12_345);
+            doubts.add(now);
+            let end = now + Duration::from_secs(60 * minutes);
+            let before = end.saturating_sub(Duration::from_secs(1));
+            assert!(doubts.last(before), "{minutes}");
+            assert!(!doubts.last(end), "{minutes}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_proven_is_doubted_late() {
+        let mut trust = Trust::default();
+        assert_eq!(trust.look(&second(50.0, Some((63.0, 1)), true)), None);
+        assert_eq!(trust.0, State::Proven);
+        let unmoved = second(0.1, Some((63.0, 3)), true);
+        assert_eq!(doubted(&mut trust, &unmoved).map(|d| d.0), Some(60));
+    }
+
+    #[test]
+    fn a_second_that_says_the_opposite_begins_anew() {
+        let unmoved = second(0.1, Some((63.0, 2)), true);
+        let calm = second(0.1, Some((1.0, 2)), true);
+        let nothing = second(0.1, Some((6.0, 2)), true);
+        let mut trust = Trust::default();
+        for n in 0..30 {
+            let last = if n % 3 == 2 { &calm } else { &unmoved };
+            assert_eq!(trust.look(last), None, "{n}");
+        }
+        // What says nothing takes nothing back.
+        for each in [&unmoved, &nothing, &unmoved, &nothing] {
+            assert_eq!(trust.look(each), None);
+        }
+        assert!(trust.look(&unmoved).is_some());
+        let silent = Second {
+            own: None,
+            ..unmoved
+        };
+        assert_eq!(doubted(&mut trust, &silent), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! What becomes of the model when something else is probed, or less often.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn controller() -> Controller {
+    let framing = Framing::new(crate::framing::Mode::None, 0, 0);
+    let settings = Settings::new(PerDirection::of(|_| Bounds::default()), framing, 1500);
+    Controller::new(settings, Duration::ZERO)
+}
+
+/// One each 100 ms on a line that is idle, with stamps or not.
+fn answers(c: &mut Controller, from: u32, n: u32, delay: Duration, stamped: bool) {
+    for at in (from..from + n).map(|n| 100 * n * MS) {
+        c.counted(at, Counted { up: 0.0, down: 0.0 });
+        c.probed(at);
+        let half = delay.as_secs_f64() / 2.0;
+        let answer = Answered {
+            sent: at,
+            came: at + delay,
+            one_way: stamped.then_some(OneWay {
+                there: half,
+                back: half,
+            }),
+        };
+        c.answered(at + delay, answer);
+    }
+}
+
+fn base_ms(c: &Controller) -> Option<u64> {
+    let view = c.view(Duration::from_secs(60));
+    view.base_ms.map(|b| b.round() as u64)
+}
+
+#[test]
+fn another_reflector_has_another_base() {
+    let mut c = controller();
+    answers(&mut c, 0, 30, 10 * MS, true);
+    assert_eq!((base_ms(&c), c.offsets.is_some()), (Some(10), true));
+    c.reflector_changed(3000 * MS, Some(25 * MS));
+    assert_eq!((base_ms(&c), c.offsets.is_some()), (Some(25), false));
+    // It is 40 ms away at the moment: that is a queue, and not its distance.
+    answers(&mut c, 30, 5, 40 * MS, false);
+    assert_eq!(base_ms(&c), Some(25));
+    assert!(c.view(3500 * MS).down.queue_ms + c.view(3500 * MS).up.queue_ms > 10.0);
+    c.reflector_changed(4000 * MS, None);
+    assert_eq!(base_ms(&c), None);
+    answers(&mut c, 40, 1, 12 * MS, false);
+    assert_eq!(base_ms(&c), Some(12));
+}
+
+#[test]
+fn it_is_probed_no_more_often_than_it_answers() {
+    let mut c = controller();
+    let paces = |c: &mut Controller| {
+        let actions = std::iter::from_fn(|| c.poll());
+        let paces = actions.filter_map(|a| match a {
+            Action::Pace(pace) => Some(pace.as_millis()),
+            _ => None,
+        });
+        paces.collect::<Vec<_>>()
+    };
+    assert_eq!(paces(&mut c), [100]);
+    c.answers_each(MS, 250 * MS);
+    assert_eq!(paces(&mut c), [250]);
+    // Load changes nothing of that.
+    for n in 1..20u32 {
+        let bytes = 1e6 * f64::from(n);
+        let counted = Counted {
+            up: bytes,
+            down: bytes,
+        };
+        c.counted(n * 100 * MS, counted);
+    }
+    assert_eq!(paces(&mut c), [0; 0]);
+    c.answers_each(2000 * MS, Duration::ZERO);
+    assert_eq!(paces(&mut c), [20]);
+}

@@ -6,6 +6,7 @@
 //! and bytes (crate `evenkeel-wire`).
 
 mod error;
+mod lease;
 mod live;
 mod own_queue;
 mod passive;

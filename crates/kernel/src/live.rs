@@ -2,8 +2,8 @@
 //!
 //! Principles: set up and taken back as `shape` and `clear` do it; a change asks the kernel only
 //! for what differs from the last one; the record follows at most once a second; windows are
-//! bounded on a lease, so that they open again soon after the process is gone. Non-goals:
-//! deciding (`evenkeel_core::control`), and what a target means for disciplines and windows
+//! bounded and rates are cut on a lease, so that the line is as it was soon after the process is
+//! gone or stopped. Non-goals: deciding (`evenkeel_core::control`), and what a target means for disciplines and windows
 //! (`evenkeel_core::plan`).
 
 use std::time::Duration;
@@ -16,6 +16,7 @@ use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
 
+use crate::lease::RateLease;
 use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
@@ -44,6 +45,7 @@ pub struct Live {
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
     own_queue: OwnQueueDelay,
+    rates: RateLease,
     _lock: Lock,
 }
 
@@ -69,6 +71,8 @@ impl Live {
     pub fn start(dir: &StateDir, request: &Request) -> Result<(Self, Vec<String>), Error> {
         check(dir, request)?;
         let lock = dir.lock(&request.device)?;
+        // Before anything is loaded: it is as large as this process is now.
+        let rates = RateLease::start()?;
         let caps = capabilities()?;
         let shaped = shape_locked(&caps, dir, request)?;
         let mut session = Session::open()?;
@@ -96,6 +100,7 @@ impl Live {
             behind: false,
             leased: Duration::ZERO,
             own_queue: OwnQueueDelay::default(),
+            rates,
             _lock: lock,
         };
         live.lend(clock::monotonic())?;
@@ -190,47 +195,100 @@ impl Live {
         targets: PerDirection<Option<Target>>,
         now: Duration,
     ) -> Result<(), Error> {
-        let next = plan_followed(
-            &self.caps,
-            &self.plan.device,
-            self.plan.line.framing,
-            policy(&self.request),
-            targets,
-        )?;
-        // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
-        // device's is news to all who watch links.
-        let sizes = is_far(self.sized, &next);
-        let wanted = |op: &&Op| {
-            if is_size(op) {
-                sizes
-            } else {
-                !self.plan.update.contains(op)
-            }
-        };
-        let ops: Vec<&Op> = next.update.iter().filter(wanted).collect();
-        let applied = self.session.apply_all(&ops);
-        applied.map_err(|e| self.or_gone(e))?;
-        if sizes {
-            self.sized = [next.ingress, next.egress];
-        }
-        if let Some(maps) = &mut self.maps
-            && self.plan.segments != next.segments
-        {
-            maps.set_directions(programs::directions(&next))?;
-        }
-        if let Some(maps) = &mut self.maps
-            && let Some(policer) = &next.policer
-            && self.plan.policer.as_ref() != Some(policer)
-        {
-            maps.set_policer(Some(policer))?;
-        }
-        self.plan = next;
+        let next = self.planned(targets)?;
+        let full = self.planned(targets.map(|t| t.map(Target::at_capacity)))?;
+        self.put(next, &full)?;
         self.lend(now)?;
         self.state.down = self.plan.line.down;
         self.state.up = self.plan.line.up;
         self.state.windows = self.plan.windows.filter(|_| targets.down.is_some());
         self.behind = true;
         Ok(())
+    }
+
+    fn planned(&self, targets: PerDirection<Option<Target>>) -> Result<Plan, Error> {
+        let (device, framing) = (&self.plan.device, self.plan.line.framing);
+        let policy = policy(&self.request);
+        Ok(plan_followed(&self.caps, device, framing, policy, targets)?)
+    }
+
+    /// Puts `next` in force; if that cuts rates below those of `full`, on a lease.
+    fn put(&mut self, next: Plan, full: &Plan) -> Result<(), Error> {
+        // Rates that came back by themselves are none of those that we know.
+        let known = !self.rates.has_run_out();
+        // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
+        // device's is news to all who watch links.
+        let sizes = !known || is_far(self.sized, &next);
+        if sizes {
+            self.sized = [next.ingress, next.egress];
+        }
+        let mut rates = full.update.iter().filter(|op| !is_size(op));
+        let is_cut = rates.any(|op| !next.update.contains(op));
+        if is_cut {
+            self.hold(&next, full, known)?;
+        }
+        let wanted = |op: &&Op| {
+            if is_size(op) {
+                sizes
+            } else {
+                !known || !self.plan.update.contains(op)
+            }
+        };
+        let ops: Vec<&Op> = next.update.iter().filter(wanted).collect();
+        let applied = self.session.apply_all(&ops);
+        applied.map_err(|e| self.or_gone(e))?;
+        if !is_cut {
+            self.rates.release()?;
+        }
+        self.put_in_maps(&next)?;
+        self.plan = next;
+        Ok(())
+    }
+
+    /// Hands over what brings rates back to `full`, from `next` as well as from what is in force
+    /// before it, if that is `known`.
+    fn hold(&mut self, next: &Plan, full: &Plan, known: bool) -> Result<(), Error> {
+        let sizes = is_far(self.sized, full);
+        let both = [next, &self.plan];
+        let comes_back = |op: &&Op| {
+            if is_size(op) {
+                sizes
+            } else {
+                !known || both.iter().any(|plan| !plan.update.contains(op))
+            }
+        };
+        let back: Vec<&Op> = full.update.iter().filter(comes_back).collect();
+        let messages = self.session.messages(&back);
+        let messages = messages.map_err(|e| self.or_gone(e))?;
+        self.rates.hold(messages)
+    }
+
+    /// Tells our programs what is new in `next`.
+    fn put_in_maps(&mut self, next: &Plan) -> Result<(), Error> {
+        let Some(maps) = &mut self.maps else {
+            return Ok(());
+        };
+        if self.plan.segments != next.segments {
+            maps.set_directions(programs::directions(next))?;
+        }
+        if let Some(policer) = &next.policer
+            && self.plan.policer.as_ref() != Some(policer)
+        {
+            maps.set_policer(Some(policer))?;
+        }
+        Ok(())
+    }
+
+    /// Renews the lease of rates. If it has run out meanwhile (this process was stopped), rates are
+    /// cut again.
+    fn renew(&mut self) -> Result<(), Error> {
+        if !self.rates.has_run_out() {
+            return self.rates.renew();
+        }
+        self.rates.hold_again()?;
+        let ops: Vec<&Op> = self.plan.update.iter().collect();
+        let applied = self.session.apply_all(&ops);
+        applied.map_err(|e| self.or_gone(e))
     }
 
     /// Renews the windows' lease.
@@ -247,8 +305,9 @@ impl Live {
         Ok(())
     }
 
-    /// What has to be done from time to time, at least each second: the lease, the record.
+    /// What has to be done from time to time, at least each second: the leases, the record.
     pub fn tend(&mut self, now: Duration) -> Result<(), Error> {
+        self.renew()?;
         if now.saturating_sub(self.leased) >= LEASE / 4 {
             self.lend(now)?;
         }
@@ -262,8 +321,18 @@ impl Live {
 
     /// Takes everything back.
     pub fn stop(self) -> Result<(), Error> {
-        let (dir, device) = (self.dir.clone(), self.request.device.clone());
-        drop(self);
-        clear(&dir, &device).map(|_| ())
+        let Live {
+            dir,
+            request,
+            session,
+            maps,
+            rates,
+            _lock: lock,
+            ..
+        } = self;
+        drop((session, maps, lock));
+        clear(&dir, &request.device)?;
+        // Until here a kill would have left rates cut.
+        rates.end()
     }
 }

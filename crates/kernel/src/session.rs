@@ -117,6 +117,17 @@ impl Session {
             .map_err(|(n, e)| Error::refused(short(ops[n]), e.words(), e.errno as i32))
     }
 
+    /// Several as one string of bytes that any route netlink socket of this namespace may send. None
+    /// may name a device that another makes.
+    pub(crate) fn messages(&mut self, ops: &[&Op]) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        for op in ops {
+            all.extend(self.message(op)?);
+            all.resize(all.len().next_multiple_of(4), 0);
+        }
+        Ok(all)
+    }
+
     fn message(&mut self, op: &Op) -> Result<Vec<u8>, Error> {
         if matches!(op, Op::LinkAddIfb { .. } | Op::LinkDel { .. }) {
             self.indices.clear();

@@ -18,6 +18,7 @@ pub mod state;
 mod status;
 
 pub use error::Error;
+pub use evenkeel_wire::neighbour::Neighbour;
 pub use live::Live;
 pub use passive::{Arrived, PassiveStatistics, RoundTrips, Step, TierStatistics};
 pub use probe::capabilities;

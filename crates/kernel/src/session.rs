@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_sys::netlink::Socket;
 use evenkeel_wire::link::{Counters, LinkInfo, dump_links};
+use evenkeel_wire::neighbour::{Neighbour, dump_neighbours};
 use evenkeel_wire::{
     ClassInfo, FilterInfo, QdiscInfo, dump_classes, dump_filters, dump_qdiscs, encode,
 };
@@ -64,6 +65,15 @@ impl Session {
     /// The device of this name, if there is one.
     pub fn link(&mut self, name: &str) -> Result<Option<LinkInfo>, Error> {
         Ok(self.links()?.into_iter().find(|l| l.name == name))
+    }
+
+    /// Those whose addresses are known on one device.
+    pub fn neighbours(&mut self, index: u32) -> Result<Vec<Neighbour>, Error> {
+        let mut all: Vec<Neighbour> = self.dump("neighbours", &dump_neighbours(), |d| {
+            Neighbour::all(d).collect::<Vec<_>>().into_iter()
+        })?;
+        all.retain(|n| n.ifindex == index);
+        Ok(all)
     }
 
     /// What passed one device so far.

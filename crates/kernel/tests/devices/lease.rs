@@ -15,7 +15,7 @@ use evenkeel_sys::clock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::{World, everywhere, request, run};
+use crate::world::{Wan, World, everywhere, request, run};
 
 /// Where the process keeps its record; without it, it is no such process.
 const RECORDS: &str = "EVENKEEL_LEASE_RECORDS";
@@ -108,7 +108,7 @@ impl Follower {
     fn set(&mut self, permille: u32) -> String {
         writeln!(self.says.as_ref().unwrap(), "{permille}").unwrap();
         // With one thread the harness has begun a line before.
-        let mut said = self.said.by_ref();
+        let said = self.said.by_ref();
         let done = said.any(|line| line.unwrap().ends_with("done"));
         assert!(done, "it ended");
         in_force()
@@ -162,10 +162,12 @@ fn until(what: &str, mut done: impl FnMut() -> bool) -> Duration {
     begun.elapsed()
 }
 
-/// Everywhere, with the programs if there are any: `Live` knows what the kernel can do by itself.
+/// On each backend, with the programs if there are any: `Live` knows what the kernel can do by
+/// itself.
 fn followed(test: &str, f: impl Fn(&World, Follower) + Send + Sync) {
     everywhere(test, |w| {
-        if w.caps.has(Feature::Bpf) == capabilities().unwrap().has(Feature::Bpf) {
+        let same_programs = w.caps.has(Feature::Bpf) == capabilities().unwrap().has(Feature::Bpf);
+        if w.wan == Wan::Veth && same_programs {
             f(w, Follower::start(w));
         }
     });

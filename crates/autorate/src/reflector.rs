@@ -6,7 +6,7 @@
 //! answers mean (`evenkeel_core::control`).
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,13 +16,13 @@ use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_measure::hops;
 use evenkeel_measure::ping::{Kind, Pinger};
-use evenkeel_sys::{PacketOptions, clock};
+use evenkeel_sys::clock;
 
 use crate::error::Error;
 use crate::routes;
 
-/// Where the way to the Internet leads; only hops on the way are asked.
-const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
+/// Where the way to the Internet leads, by IPv4 and by IPv6; only hops on the way are asked.
+const FAR: [IpAddr; 2] = [PUBLIC[0], PUBLIC[3]];
 /// The near hop is not farther away than this.
 const HOPS: u8 = 3;
 /// If none of those answers, so many are asked.
@@ -32,10 +32,13 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// So often it is seen that another answered.
 const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
-const PUBLIC: [Ipv4Addr; 3] = [
-    Ipv4Addr::new(1, 1, 1, 1),
-    Ipv4Addr::new(9, 9, 9, 9),
-    Ipv4Addr::new(8, 8, 8, 8),
+const PUBLIC: [IpAddr; 6] = [
+    IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),
+    IpAddr::V4(Ipv4Addr::new(9, 9, 9, 9)),
+    IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8)),
+    IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
+    IpAddr::V6(Ipv6Addr::new(0x2620, 0xfe, 0, 0, 0, 0, 0, 0xfe)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888)),
 ];
 /// They are not asked more often.
 const SELDOM: Duration = Duration::from_secs(1);
@@ -109,7 +112,7 @@ impl Reflector {
     /// What answered, from now on.
     pub(crate) fn open(device: &str, found: Found) -> Option<Self> {
         Some(Reflector {
-            pinger: pinger(found.address, found.kind, arrivals(device))?,
+            pinger: pinger(device, found.address, found.kind, arrivals(device))?,
             address: found.address,
             origin: found.origin,
             stamps: found.kind == Kind::Timestamp,
@@ -128,34 +131,54 @@ impl Reflector {
     }
 }
 
-/// The first that answers: of those `told`, if there are any; else the first hop beyond the access
-/// line, the farthest of the first ones, hops farther away, public hosts.
+/// The first that answers: of those `told`, if there are any; else, by IPv4 and then by IPv6, what
+/// is on the way; else public hosts.
 pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Option<Found>, Error> {
     if !told.is_empty() {
-        return first(told.iter().flat_map(addresses), Origin::Told, stop);
+        let all = told.iter().flat_map(addresses);
+        return first(device, all, Origin::Told, stop);
     }
+    let mut public = Vec::new();
+    for far in FAR {
+        let (found, leads_there) = on_the_way(device, far, stop)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        if leads_there {
+            public.extend(PUBLIC.into_iter().filter(|p| p.is_ipv6() == far.is_ipv6()));
+        }
+    }
+    first(device, public, Origin::Public, stop)
+}
+
+/// What answers on the way to `far`: the first hop beyond the access line, the farthest of the
+/// first ones, hops farther away. And whether there is a way.
+fn on_the_way(
+    device: &str,
+    far: IpAddr,
+    stop: &AtomicBool,
+) -> Result<(Option<Found>, bool), Error> {
     // No way to the Internet is no error: there may be one later. Hops that say nothing of
     // probes that expire may answer to their own address all the same.
-    let route = hops::first_hops(FAR, HOPS, PATIENCE, stop).ok();
+    let options = routes::leave_by(device, far);
+    let to = SocketAddr::new(far, 0);
+    let hops = |most| hops::first_hops(to, options, most, PATIENCE, stop).ok();
+    let route = hops(HOPS);
     let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
-    let hops = route.iter().flat_map(|r| r.hops.iter().rev());
-    let rest = hops.filter_map(|h| h.addresses.first().copied());
-    let next = routes::next_hop(device).map(IpAddr::V4);
+    let near = route.iter().flat_map(|r| r.hops.iter().rev());
+    let rest = near.filter_map(|h| h.addresses.first().copied());
+    let next = routes::next_hops(device).into_iter();
+    let next = next.filter(|hop| hop.is_ipv6() == far.is_ipv6());
     let close = beyond.into_iter().chain(rest).chain(next);
-    if let Some(found) = first(close, Origin::OnPath, stop)? {
-        return Ok(Some(found));
+    let found = first(device, close, Origin::OnPath, stop)?;
+    if found.is_some() || route.is_none() {
+        return Ok((found, route.is_some()));
     }
-    if route.is_none() {
-        return Ok(None);
-    }
-    let route = hops::first_hops(FAR, MORE_HOPS, PATIENCE, stop).ok();
-    let hops = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
-    let rest = hops.filter_map(|h| h.addresses.first().copied());
-    let on_the_way = rest.filter(|a| *a != FAR.ip());
-    if let Some(found) = first(on_the_way, Origin::OnPath, stop)? {
-        return Ok(Some(found));
-    }
-    first(PUBLIC.into_iter().map(IpAddr::V4), Origin::Public, stop)
+    let route = hops(MORE_HOPS);
+    let more = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
+    let rest = more.filter_map(|h| h.addresses.first().copied());
+    let on_the_way = rest.filter(|a| *a != far);
+    Ok((first(device, on_the_way, Origin::OnPath, stop)?, true))
 }
 
 /// Those of a host; none if nobody knows it (now).
@@ -169,6 +192,7 @@ type Over<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// The first of `all` that answers something. Strangers are asked one after the other.
 fn first(
+    device: &str,
     all: impl IntoIterator<Item = IpAddr>,
     origin: Origin,
     stop: &AtomicBool,
@@ -182,7 +206,7 @@ fn first(
     let stopped = || stop.load(Ordering::Relaxed);
     for some in all.chunks(together) {
         let found = at_once(some, &stopped, |&address, over| {
-            let kind = kind_of(address, origin, over)?;
+            let kind = kind_of(device, address, origin, over)?;
             Ok(kind.map(|kind| Found {
                 address,
                 kind,
@@ -198,14 +222,19 @@ fn first(
 
 /// What an address answers to. Where ICMP is filtered, a refused TCP connection is an answer too;
 /// strangers are asked for neither that nor their clock.
-fn kind_of(address: IpAddr, origin: Origin, over: &Over<'_>) -> Result<Option<Kind>, Error> {
+fn kind_of(
+    device: &str,
+    address: IpAddr,
+    origin: Origin,
+    over: &Over<'_>,
+) -> Result<Option<Kind>, Error> {
     let rounds: &[&[Kind]] = match origin {
         Origin::Public => &[&[Kind::Echo]],
         Origin::OnPath | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
     };
     for kinds in rounds {
         let found = at_once(kinds, over, |&kind, over| {
-            let Some(mut pinger) = pinger(address, kind, None) else {
+            let Some(mut pinger) = pinger(device, address, kind, None) else {
                 return Ok(None);
             };
             Ok(answers(&mut pinger, over)?.then_some(kind))
@@ -246,10 +275,15 @@ fn at_once<T: Sync, R: Send>(
     })
 }
 
-fn pinger(address: IpAddr, kind: Kind, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
+fn pinger(
+    device: &str,
+    address: IpAddr,
+    kind: Kind,
+    arrivals: Option<Box<dyn Arrivals>>,
+) -> Option<Pinger> {
     let port = if kind == Kind::Tcp { TCP_PORT } else { 0 };
+    let options = routes::leave_by(device, address);
     let address = SocketAddr::new(address, port);
-    let options = PacketOptions::default();
     Pinger::open(address, kind, options, PATIENCE, SIZE, arrivals).ok()
 }
 

@@ -22,5 +22,5 @@ pub mod watchdog;
 
 pub use error::Error;
 pub use netns::Netns;
-pub use packet_options::PacketOptions;
+pub use packet_options::{DeviceName, PacketOptions};
 pub use watchdog::Watchdog;

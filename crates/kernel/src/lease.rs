@@ -37,7 +37,7 @@ impl RateLease {
     /// `messages` bring rates back. To be said before they are cut.
     pub(crate) fn hold(&mut self, messages: Vec<u8>) -> Result<(), Error> {
         self.messages = messages;
-        self.hold_again()
+        self.say(Watchdog::arm)
     }
 
     /// Rates are cut for as long again.
@@ -55,14 +55,6 @@ impl RateLease {
         }
         self.messages.clear();
         self.say(|watchdog, _| watchdog.disarm())
-    }
-
-    /// Rates are about to be cut again, as before they came back.
-    pub(crate) fn hold_again(&mut self) -> Result<(), Error> {
-        if self.messages.is_empty() {
-            return Ok(());
-        }
-        self.say(Watchdog::arm)
     }
 
     /// There is nothing any more that could come back.

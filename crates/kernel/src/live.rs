@@ -37,6 +37,7 @@ pub struct Live {
     session: Session,
     maps: Option<Maps>,
     plan: Plan,
+    targets: PerDirection<Option<Target>>,
     state: State,
     /// When the record was written last, and whether it is behind.
     recorded: Duration,
@@ -63,6 +64,18 @@ fn is_far(sized: [Rate; 2], next: &Plan) -> bool {
     let far = |a: Rate, b: Rate| 2 * a.bps() > 3 * b.bps();
     let rates = sized.into_iter().zip([next.ingress, next.egress]);
     rates.into_iter().any(|(a, b)| far(a, b) || far(b, a))
+}
+
+/// Whether `plan` wants something else in the place of `op`, the `n`th of another plan for the same
+/// device. Plans of one backend name the same objects in the same order.
+fn differs(plan: &Plan, n: usize, op: &Op) -> bool {
+    plan.update.get(n) != Some(op)
+}
+
+/// Some of what brings a tree to `plan`, by number.
+fn some(plan: &Plan, which: impl Fn(usize, &Op) -> bool) -> Vec<&Op> {
+    let all = (0..).zip(&plan.update).filter(|(n, op)| which(*n, op));
+    all.map(|(_, op)| op).collect()
 }
 
 impl Live {
@@ -95,6 +108,7 @@ impl Live {
             maps,
             sized: [plan.ingress, plan.egress],
             plan,
+            targets: PerDirection::default(),
             state: shaped.state,
             recorded: Duration::ZERO,
             behind: false,
@@ -195,9 +209,8 @@ impl Live {
         targets: PerDirection<Option<Target>>,
         now: Duration,
     ) -> Result<(), Error> {
-        let next = self.planned(targets)?;
-        let full = self.planned(targets.map(|t| t.map(Target::at_capacity)))?;
-        self.put(next, &full)?;
+        let known = !self.rates.has_run_out();
+        self.put(targets, known)?;
         self.lend(now)?;
         self.state.down = self.plan.line.down;
         self.state.up = self.plan.line.up;
@@ -212,29 +225,27 @@ impl Live {
         Ok(plan_followed(&self.caps, device, framing, policy, targets)?)
     }
 
-    /// Puts `next` in force; if that cuts rates below those of `full`, on a lease.
-    fn put(&mut self, next: Plan, full: &Plan) -> Result<(), Error> {
-        // Rates that came back by themselves are none of those that we know.
-        let known = !self.rates.has_run_out();
+    /// Puts `targets` in force; if they cut rates, on a lease. What is in force before is `known`
+    /// unless rates came back by themselves.
+    fn put(&mut self, targets: PerDirection<Option<Target>>, known: bool) -> Result<(), Error> {
+        let next = self.planned(targets)?;
+        let full = self.planned(targets.map(|t| t.map(Target::at_capacity)))?;
         // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
         // device's is news to all who watch links.
         let sizes = !known || is_far(self.sized, &next);
         if sizes {
             self.sized = [next.ingress, next.egress];
         }
-        let mut rates = full.update.iter().filter(|op| !is_size(op));
-        let is_cut = rates.any(|op| !next.update.contains(op));
+        let mut rates = (0..).zip(&full.update).filter(|(_, op)| !is_size(op));
+        let is_cut = rates.any(|(n, op)| differs(&next, n, op));
         if is_cut {
-            self.hold(&next, full, known)?;
+            self.hold(&next, &full, known)?;
         }
-        let wanted = |op: &&Op| {
-            if is_size(op) {
-                sizes
-            } else {
-                !known || !self.plan.update.contains(op)
-            }
+        let wanted = |n, op: &Op| match op {
+            size if is_size(size) => sizes,
+            rate => !known || differs(&self.plan, n, rate),
         };
-        let ops: Vec<&Op> = next.update.iter().filter(wanted).collect();
+        let ops = some(&next, wanted);
         let applied = self.session.apply_all(&ops);
         applied.map_err(|e| self.or_gone(e))?;
         if !is_cut {
@@ -242,6 +253,7 @@ impl Live {
         }
         self.put_in_maps(&next)?;
         self.plan = next;
+        self.targets = targets;
         Ok(())
     }
 
@@ -249,16 +261,11 @@ impl Live {
     /// before it, if that is `known`.
     fn hold(&mut self, next: &Plan, full: &Plan, known: bool) -> Result<(), Error> {
         let sizes = is_far(self.sized, full);
-        let both = [next, &self.plan];
-        let comes_back = |op: &&Op| {
-            if is_size(op) {
-                sizes
-            } else {
-                !known || both.iter().any(|plan| !plan.update.contains(op))
-            }
+        let comes_back = |n, op: &Op| match op {
+            size if is_size(size) => sizes,
+            rate => !known || differs(next, n, rate) || differs(&self.plan, n, rate),
         };
-        let back: Vec<&Op> = full.update.iter().filter(comes_back).collect();
-        let messages = self.session.messages(&back);
+        let messages = self.session.messages(&some(full, comes_back));
         let messages = messages.map_err(|e| self.or_gone(e))?;
         self.rates.hold(messages)
     }
@@ -282,13 +289,10 @@ impl Live {
     /// Renews the lease of rates. If it has run out meanwhile (this process was stopped), rates are
     /// cut again.
     fn renew(&mut self) -> Result<(), Error> {
-        if !self.rates.has_run_out() {
-            return self.rates.renew();
+        if self.rates.has_run_out() {
+            return self.put(self.targets, false);
         }
-        self.rates.hold_again()?;
-        let ops: Vec<&Op> = self.plan.update.iter().collect();
-        let applied = self.session.apply_all(&ops);
-        applied.map_err(|e| self.or_gone(e))
+        self.rates.renew()
     }
 
     /// Renews the windows' lease.

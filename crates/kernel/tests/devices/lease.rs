@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Nothing takes longer, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Follows a line of 50 and 10 Mbit/s. Reads how many thousandths of it are to be used, and says
-/// `done`; ends in good order at the end of what it reads.
+/// Follows a line of 50 and 10 Mbit/s. Reads for how many milliseconds it is to hang, and how many
+/// thousandths of the line are to be used then, and says `done`; ends in good order at the end of
+/// what it reads.
 #[test]
 fn the_process() {
     let Some(dir) = std::env::var_os(RECORDS) else {
@@ -46,12 +47,16 @@ fn the_process() {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines() {
-            tell.send(line.unwrap().parse::<u32>().unwrap()).unwrap();
+            let line = line.unwrap();
+            let (hang, permille) = line.split_once(' ').unwrap();
+            let hang = Duration::from_millis(hang.parse().unwrap());
+            tell.send((hang, permille.parse::<u32>().unwrap())).unwrap();
         }
     });
     loop {
         match told.recv_timeout(LOOK) {
-            Ok(permille) => {
+            Ok((hang, permille)) => {
+                std::thread::sleep(hang);
                 let target = |capacity| {
                     Some(Target {
                         capacity,
@@ -106,7 +111,17 @@ impl Follower {
 
     /// Has so much of the line used, and gives what is in force then.
     fn set(&mut self, permille: u32) -> String {
-        writeln!(self.says.as_ref().unwrap(), "{permille}").unwrap();
+        self.begin(Duration::ZERO, permille);
+        self.done()
+    }
+
+    /// Has it hang, and so much of the line used then.
+    fn begin(&self, hang: Duration, permille: u32) {
+        let line = format!("{} {permille}", hang.as_millis());
+        writeln!(self.says.as_ref().unwrap(), "{line}").unwrap();
+    }
+
+    fn done(&mut self) -> String {
         // With one thread the harness has begun a line before.
         let said = self.said.by_ref();
         let done = said.any(|line| line.unwrap().ends_with("done"));
@@ -198,14 +213,24 @@ fn rates_come_back_while_it_is_stopped_and_are_cut_again() {
         println!("{}: back {took:?} after a stop", w.backend);
         follower.signal(Signal::SIGCONT);
         until("the cut", || in_force() == deep);
-        // And once more, when it goes on with something else at once.
-        follower.signal(Signal::SIGSTOP);
-        until("the rates of the line again", || in_force() == full);
-        follower.signal(Signal::SIGCONT);
-        let deeper = follower.set(250);
-        assert_ne!(deeper, full);
-        assert_eq!(follower.set(300), deep);
-        assert_eq!(follower.set(1000), full);
+        drop(follower);
+        w.clear();
+    });
+}
+
+/// What was in force before is no longer, so all that is wanted then is asked for: also what was
+/// asked for before.
+#[test]
+fn rates_come_back_while_it_hangs() {
+    followed("rates_come_back_while_it_hangs", |w, mut follower| {
+        let full = follower.set(1000);
+        let deep = follower.set(300);
+        for (permille, expected) in [(300, &deep), (1000, &full)] {
+            follower.begin(Duration::from_secs(5), permille);
+            until("the rates of the line", || in_force() == full);
+            assert_eq!(&follower.done(), expected, "{permille}");
+            follower.set(300);
+        }
         drop(follower);
         w.clear();
     });

@@ -129,3 +129,23 @@ pub(crate) fn set_bytes(
     };
     Errno::result(answer).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_device_may_have() {
+        for good in ["a", "fifteen-letters"] {
+            assert!(DeviceName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "sixteen-letters-", "many more letters than that"] {
+            let e = DeviceName::new(bad).unwrap_err();
+            assert!(e.to_string().contains(&format!("{bad:?}")), "{e}");
+        }
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let e = DeviceName::new("no-such").unwrap().bind(&socket);
+        let e = e.unwrap_err().to_string();
+        assert!(e.starts_with("bind a socket to no-such: "), "{e}");
+    }
+}

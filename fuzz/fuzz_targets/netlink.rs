@@ -2,6 +2,7 @@
 #![no_main]
 
 use evenkeel_wire::link::LinkInfo;
+use evenkeel_wire::neighbour::Neighbour;
 use evenkeel_wire::{ClassInfo, FilterInfo, QdiscInfo, Stats, messages};
 use libfuzzer_sys::fuzz_target;
 
@@ -12,6 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         ClassInfo::decode(&message);
         FilterInfo::decode(&message);
         LinkInfo::decode(&message);
+        Neighbour::decode(&message);
     }
     for kind in ["cake", "htb", "fq_codel"] {
         Stats::decode(kind, bytes);

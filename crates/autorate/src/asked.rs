@@ -69,7 +69,7 @@ impl Reflector {
         let least = of.least.map(|least| (now, least));
         Some(Reflector {
             found: of.found,
-            pinger: of.found.pinger(Some(device))?,
+            pinger: of.found.pinger(device, true)?,
             trust: Trust::default(),
             limit: AnswerLimit::new(of.interval, now),
             stamps: Stamps::default(),

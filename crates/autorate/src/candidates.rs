@@ -6,7 +6,7 @@
 //! than probes that expire there, which routers answer seldom and late; how often somebody answers
 //! is tried out once, on one after the other. Non-goals: which of them is believed (`choice`).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use evenkeel_sys::clock;
 use crate::answer_limit::AnswerLimit;
 use crate::error::Error;
 use crate::reflector::{
-    FAR, Found, Host, MORE_HOPS, Origin, PATIENCE, Probe, SIZE, addresses, kind_of,
+    FAR, Found, Host, MORE_HOPS, Origin, PATIENCE, Probe, SIZE, addresses, far_beyond, kind_of,
 };
+use crate::routes;
 
 /// So many are kept beside the first: each costs a probe in ten seconds.
 const MOST: usize = 3;
@@ -42,6 +43,7 @@ pub(crate) struct Candidate {
 
 /// `first`, and what else answers: in the order of the way, or of those `told`.
 pub(crate) fn candidates(
+    device: &str,
     told: &[Host],
     first: Found,
     stop: &AtomicBool,
@@ -49,31 +51,42 @@ pub(crate) fn candidates(
     let mut all = match first.origin {
         // Strangers are asked for no more than what is needed.
         Origin::Public => return Ok(Vec::new()),
-        Origin::Told => others_told(told, &first, stop)?,
-        Origin::OnPath => others_on_path(&first, stop)?,
+        Origin::Told => others_told(device, told, &first, stop)?,
+        Origin::OnPath => others_on_path(device, &first, stop)?,
     };
     all.truncate(MOST);
     let at = all.partition_point(|f| f.distance < first.distance);
     all.insert(at, first);
-    let tried = all.into_iter().map(|found| trial(found, stop));
+    let tried = all.into_iter().map(|found| trial(device, found, stop));
     let tried: Result<Vec<_>, Error> = tried.collect();
     Ok(tried?.into_iter().flatten().collect())
 }
 
-fn others_told(told: &[Host], first: &Found, stop: &AtomicBool) -> Result<Vec<Found>, Error> {
+fn others_told(
+    device: &str,
+    told: &[Host],
+    first: &Found,
+    stop: &AtomicBool,
+) -> Result<Vec<Found>, Error> {
     let all = told.iter().flat_map(addresses);
     let others: Vec<_> = all.filter(|a| *a != first.address).take(ASKED).collect();
     each(&others, |&address| {
-        kind_of(address, Origin::Told, &|| stop.load(Ordering::Relaxed))
+        kind_of(device, address, Origin::Told, &|| {
+            stop.load(Ordering::Relaxed)
+        })
     })
 }
 
-fn others_on_path(first: &Found, stop: &AtomicBool) -> Result<Vec<Found>, Error> {
-    let Ok(route) = hops::first_hops(FAR, MORE_HOPS, PATIENCE, stop) else {
+fn others_on_path(device: &str, first: &Found, stop: &AtomicBool) -> Result<Vec<Found>, Error> {
+    let far = far_beyond(first.address);
+    let options = routes::leave_by(device, far);
+    let to = SocketAddr::new(far, 0);
+    let Ok(route) = hops::first_hops(to, options, MORE_HOPS, PATIENCE, stop) else {
         return Ok(Vec::new());
     };
     each(&along(&route, first), |&(hops, address)| {
-        let by_itself = kind_of(address, Origin::OnPath, &|| stop.load(Ordering::Relaxed))?;
+        let over = || stop.load(Ordering::Relaxed);
+        let by_itself = kind_of(device, address, Origin::OnPath, &over)?;
         // It answered to a probe that expired there a moment ago.
         let found = by_itself.unwrap_or(Found {
             address,
@@ -97,7 +110,7 @@ fn along(route: &Route, first: &Found) -> Vec<(u8, IpAddr)> {
     // Where the way ends is a stranger.
     let on_the_way = hops.filter(|(at, h)| *at >= from && h.last.is_none());
     let all = on_the_way.filter_map(|(at, h)| Some((at, *h.addresses.first()?)));
-    let others = all.filter(|(_, a)| *a != first.address && *a != FAR.ip());
+    let others = all.filter(|(_, a)| *a != first.address && !FAR.contains(a));
     others.take(ASKED).collect()
 }
 
@@ -122,8 +135,8 @@ fn each<T: Sync>(
 }
 
 /// Tries how often it answers; `None` if it does not at all.
-fn trial(found: Found, stop: &AtomicBool) -> Result<Option<Candidate>, Error> {
-    let Some(mut pinger) = found.pinger(None) else {
+fn trial(device: &str, found: Found, stop: &AtomicBool) -> Result<Option<Candidate>, Error> {
+    let Some(mut pinger) = found.pinger(device, false) else {
         return Ok(None);
     };
     let begun = clock::monotonic();
@@ -174,7 +187,7 @@ mod tests {
     use super::*;
 
     fn route(hops: &[&str]) -> Route {
-        let mut route = Route::new(FAR.ip(), MORE_HOPS);
+        let mut route = Route::new(FAR[0], MORE_HOPS);
         for (ttl, from) in (1..).zip(hops) {
             let fate = match *from {
                 "" => Fate::Timeout,

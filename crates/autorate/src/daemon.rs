@@ -203,7 +203,7 @@ impl Daemon {
             if finds.send(first.map(Sought::First)).is_ok()
                 && let Some(first) = known
             {
-                let _ = finds.send(candidates(&targets, first, over).map(Sought::All));
+                let _ = finds.send(candidates(&device, &targets, first, over).map(Sought::All));
             }
         });
         found

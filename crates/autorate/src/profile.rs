@@ -7,16 +7,18 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::Rate;
 use evenkeel_core::control::View;
+use evenkeel_kernel::Session;
+use evenkeel_sys::DeviceName;
 use serde::{Deserialize, Serialize};
 
 use crate::price::Days;
-use crate::routes::gateway;
+use crate::routes::{self, gateway};
 
 /// Where profiles live unless told otherwise.
 pub const DEFAULT_DIR: &str = "/var/lib/evenkeel";
@@ -119,24 +121,43 @@ impl Store {
 /// What is behind `device` now. After a boot nobody may have talked to the next hop yet: an empty
 /// datagram makes the kernel ask for its hardware address.
 fn met(device: &str) -> String {
-    let read = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-    let now = || {
-        let (routes, neighbours) = (read("route"), read("arp"));
-        let (routes, neighbours) = (routes.unwrap_or_default(), neighbours.unwrap_or_default());
-        gateway(&routes, &neighbours, device)
+    let hop = routes::next_hops(device).first().copied();
+    let mut session = Session::open().ok();
+    let mut link = || session.as_mut()?.link(device).ok()?;
+    let Some(index) = link().map(|link| link.index) else {
+        return gateway(hop, &[]);
+    };
+    let mut now = || {
+        let all = session.as_mut().and_then(|s| s.neighbours(index).ok());
+        gateway(hop, &all.unwrap_or_default())
     };
     let begun = Instant::now();
     let mut found = now();
-    if let Ok(hop) = found.parse::<Ipv4Addr>()
-        && let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))
-        && socket.send_to(&[], (hop, DISCARD)).is_ok()
+    if let Some(hop) = hop
+        && found == hop.to_string()
+        && greet(device, index, hop).is_ok()
     {
-        while found.parse() == Ok(hop) && begun.elapsed() < ACQUAINTANCE {
+        while found == hop.to_string() && begun.elapsed() < ACQUAINTANCE {
             std::thread::sleep(Duration::from_millis(10));
             found = now();
         }
     }
     found
+}
+
+/// Sends an empty datagram to the next hop of `device`, which has this number.
+fn greet(device: &str, index: u32, hop: IpAddr) -> io::Result<()> {
+    let (any, to): (IpAddr, SocketAddr) = match hop {
+        IpAddr::V4(hop) => (Ipv4Addr::UNSPECIFIED.into(), (hop, DISCARD).into()),
+        IpAddr::V6(hop) => (
+            Ipv6Addr::UNSPECIFIED.into(),
+            SocketAddrV6::new(hop, DISCARD, 0, index).into(),
+        ),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    let name = DeviceName::new(device).map_err(io::Error::other)?;
+    name.bind(&socket).map_err(io::Error::other)?;
+    socket.send_to(&[], to).map(|_| ())
 }
 
 fn load(file: &Path) -> Result<Option<Profile>, String> {

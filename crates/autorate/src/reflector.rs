@@ -7,7 +7,7 @@
 //! believed (`choice`), what the answers mean (`evenkeel_core::control`).
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
 use evenkeel_measure::hops;
 use evenkeel_measure::ping::{Kind, Pinger};
-use evenkeel_sys::{PacketOptions, clock};
+use evenkeel_sys::clock;
 
 use crate::error::Error;
 use crate::routes;
 
-/// Where the way to the Internet leads; only hops on the way are asked.
-pub(crate) const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), 0);
+/// Where the way to the Internet leads, by IPv4 and by IPv6; only hops on the way are asked.
+pub(crate) const FAR: [IpAddr; 2] = [PUBLIC[0], PUBLIC[3]];
 /// The near hop is not farther away than this.
 const HOPS: u8 = 3;
 /// If none of those answers, so many are asked.
@@ -34,10 +34,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(700);
 /// So often it is seen that another answered.
 const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
-const PUBLIC: [Ipv4Addr; 3] = [
-    Ipv4Addr::new(1, 1, 1, 1),
-    Ipv4Addr::new(9, 9, 9, 9),
-    Ipv4Addr::new(8, 8, 8, 8),
+const PUBLIC: [IpAddr; 6] = [
+    IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),
+    IpAddr::V4(Ipv4Addr::new(9, 9, 9, 9)),
+    IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8)),
+    IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
+    IpAddr::V6(Ipv6Addr::new(0x2620, 0xfe, 0, 0, 0, 0, 0, 0xfe)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0x4860, 0x4860, 0, 0, 0, 0, 0x8888)),
 ];
 /// They are not asked more often.
 pub(crate) const SELDOM: Duration = Duration::from_secs(1);
@@ -107,9 +110,10 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What sends probes; their answers arrive at `device`, if that is of interest.
-    pub(crate) fn pinger(&self, device: Option<&str>) -> Option<Pinger> {
-        pinger(self.address, self.probe, device.and_then(arrivals))
+    /// What sends probes by `device`, and knows when their answers arrive there if that is of `interest`.
+    pub(crate) fn pinger(&self, device: &str, interest: bool) -> Option<Pinger> {
+        let arrivals = interest.then(|| arrivals(device)).flatten();
+        pinger(device, self.address, self.probe, arrivals)
     }
 
     /// It came from what was probed.
@@ -135,38 +139,56 @@ impl Found {
     }
 }
 
-/// The first that answers: of those `told`, if there are any; else the first hop beyond the access
-/// line, the farthest of the first ones, hops farther away, hops that answer only to probes that
-/// expire there, public hosts.
+/// The first that answers: of those `told`, if there are any; else, by IPv4 and then by IPv6, what
+/// is on the way; else public hosts.
 pub(crate) fn find(device: &str, told: &[Host], stop: &AtomicBool) -> Result<Option<Found>, Error> {
     if !told.is_empty() {
-        return first(told.iter().flat_map(addresses), Origin::Told, stop);
+        let all = told.iter().flat_map(addresses);
+        return first(device, all, Origin::Told, stop);
     }
+    let mut public = Vec::new();
+    for far in FAR {
+        let (found, leads_there) = on_the_way(device, far, stop)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        if leads_there {
+            public.extend(PUBLIC.into_iter().filter(|p| p.is_ipv6() == far.is_ipv6()));
+        }
+    }
+    first(device, public, Origin::Public, stop)
+}
+
+/// What answers on the way to `far`: the first hop beyond the access line, the farthest of the
+/// first ones, hops farther away. And whether there is a way.
+fn on_the_way(
+    device: &str,
+    far: IpAddr,
+    stop: &AtomicBool,
+) -> Result<(Option<Found>, bool), Error> {
     // No way to the Internet is no error: there may be one later. Hops that say nothing of
     // probes that expire may answer to their own address all the same.
-    let route = hops::first_hops(FAR, HOPS, PATIENCE, stop).ok();
+    let options = routes::leave_by(device, far);
+    let to = SocketAddr::new(far, 0);
+    let hops = |most| hops::first_hops(to, options, most, PATIENCE, stop).ok();
+    let route = hops(HOPS);
     let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
-    let hops = route.iter().flat_map(|r| r.hops.iter().rev());
-    let rest = hops.filter_map(|h| h.addresses.first().copied());
-    let next = routes::next_hop(device).map(IpAddr::V4);
+    let near = route.iter().flat_map(|r| r.hops.iter().rev());
+    let rest = near.filter_map(|h| h.addresses.first().copied());
+    let next = routes::next_hops(device).into_iter();
+    let next = next.filter(|hop| hop.is_ipv6() == far.is_ipv6());
     let close = beyond.into_iter().chain(rest).chain(next);
-    if let Some(found) = first(close, Origin::OnPath, stop)? {
-        return Ok(Some(found.at(route.as_ref())));
+    let found = first(device, close, Origin::OnPath, stop)?;
+    if found.is_some() || route.is_none() {
+        return Ok((found.map(|f| f.at(route.as_ref())), route.is_some()));
     }
-    if route.is_none() {
-        return Ok(None);
-    }
-    let route = hops::first_hops(FAR, MORE_HOPS, PATIENCE, stop).ok();
-    let hops = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
-    let rest = hops.filter_map(|h| h.addresses.first().copied());
-    let on_the_way = rest.filter(|a| *a != FAR.ip());
-    if let Some(found) = first(on_the_way, Origin::OnPath, stop)? {
-        return Ok(Some(found.at(route.as_ref())));
-    }
-    if let Some(found) = route.as_ref().and_then(expiring) {
-        return Ok(Some(found));
-    }
-    first(PUBLIC.into_iter().map(IpAddr::V4), Origin::Public, stop)
+    let route = hops(MORE_HOPS);
+    let more = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));
+    let rest = more.filter_map(|h| h.addresses.first().copied());
+    let on_the_way = rest.filter(|a| *a != far);
+    let found = first(device, on_the_way, Origin::OnPath, stop)?;
+    let found = found.map(|f| f.at(route.as_ref()));
+    Ok((found.or_else(|| expiring(route.as_ref()?)), true))
 }
 
 /// The hop of a route that probes are best made to expire at: the first beyond the access line, or
@@ -177,7 +199,7 @@ fn expiring(route: &Route) -> Option<Found> {
         let at = route.hops.iter().rposition(answered)?;
         Some((at as u8 + 1, *route.hops[at].addresses.first()?))
     };
-    let near = route.near_from_gateway().filter(|n| n.1 != FAR.ip());
+    let near = route.near_from_gateway().filter(|n| !FAR.contains(&n.1));
     let (hops, address) = near.or_else(far)?;
     Some(Found {
         address,
@@ -185,6 +207,11 @@ fn expiring(route: &Route) -> Option<Found> {
         origin: Origin::OnPath,
         distance: Some(hops),
     })
+}
+
+/// The far host on the way to which a hop is.
+pub(crate) fn far_beyond(hop: IpAddr) -> IpAddr {
+    FAR[usize::from(hop.is_ipv6())]
 }
 
 /// Those of a host; none if nobody knows it (now).
@@ -198,6 +225,7 @@ pub(crate) type Over<'a> = dyn Fn() -> bool + Sync + 'a;
 
 /// The first of `all` that answers something. Strangers are asked one after the other.
 fn first(
+    device: &str,
     all: impl IntoIterator<Item = IpAddr>,
     origin: Origin,
     stop: &AtomicBool,
@@ -211,7 +239,7 @@ fn first(
     let stopped = || stop.load(Ordering::Relaxed);
     for some in all.chunks(together) {
         let found = at_once(some, &stopped, |&address, over| {
-            kind_of(address, origin, over)
+            kind_of(device, address, origin, over)
         })?;
         if found.is_some() {
             return Ok(found);
@@ -223,6 +251,7 @@ fn first(
 /// What an address answers to. Where ICMP is filtered, a refused TCP connection is an answer too;
 /// strangers are asked for neither that nor their clock.
 pub(crate) fn kind_of(
+    device: &str,
     address: IpAddr,
     origin: Origin,
     over: &Over<'_>,
@@ -239,7 +268,7 @@ pub(crate) fn kind_of(
                 origin,
                 distance: None,
             };
-            Ok(answers(&found, over)?.then_some(found))
+            Ok(answers(device, &found, over)?.then_some(found))
         })?;
         if found.is_some() {
             return Ok(found);
@@ -277,14 +306,19 @@ fn at_once<T: Sync, R: Send>(
     })
 }
 
-fn pinger(address: IpAddr, probe: Probe, arrivals: Option<Box<dyn Arrivals>>) -> Option<Pinger> {
-    let mut options = PacketOptions::default();
+fn pinger(
+    device: &str,
+    address: IpAddr,
+    probe: Probe,
+    arrivals: Option<Box<dyn Arrivals>>,
+) -> Option<Pinger> {
+    let mut options = routes::leave_by(device, address);
     let (to, kind) = match probe {
         Probe::To(Kind::Tcp) => (SocketAddr::new(address, TCP_PORT), Kind::Tcp),
         Probe::To(kind) => (SocketAddr::new(address, 0), kind),
         Probe::Expiring(hops) => {
             options.hops = Some(hops);
-            (FAR, Kind::Echo)
+            (SocketAddr::new(far_beyond(address), 0), Kind::Echo)
         }
     };
     Pinger::open(to, kind, options, PATIENCE, SIZE, arrivals).ok()
@@ -297,8 +331,8 @@ fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
 }
 
 /// Whether a probe is answered, with stamps if it asks for them, before it is `over`.
-pub(crate) fn answers(found: &Found, over: &Over<'_>) -> Result<bool, Error> {
-    let Some(mut pinger) = found.pinger(None) else {
+pub(crate) fn answers(device: &str, found: &Found, over: &Over<'_>) -> Result<bool, Error> {
+    let Some(mut pinger) = found.pinger(device, false) else {
         return Ok(false);
     };
     if pinger.send(SIZE)?.is_err() {
@@ -359,7 +393,7 @@ mod tests {
 
     /// Routes as they are seen: `*` is silent.
     fn route(hops: &[(&str, Fate)]) -> Route {
-        let mut route = Route::new(FAR.ip(), MORE_HOPS);
+        let mut route = Route::new(FAR[0], MORE_HOPS);
         for (ttl, (from, fate)) in (1..).zip(hops) {
             route.add(ttl, &outcome(*fate, from));
         }

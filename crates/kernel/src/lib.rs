@@ -6,6 +6,7 @@
 //! and bytes (crate `evenkeel-wire`).
 
 mod error;
+mod lease;
 mod live;
 mod own_queue;
 mod passive;
@@ -17,6 +18,7 @@ pub mod state;
 mod status;
 
 pub use error::Error;
+pub use evenkeel_wire::neighbour::Neighbour;
 pub use live::Live;
 pub use passive::{Arrived, PassiveStatistics, RoundTrips, Step, TierStatistics};
 pub use probe::capabilities;

@@ -2,8 +2,8 @@
 //!
 //! Principles: set up and taken back as `shape` and `clear` do it; a change asks the kernel only
 //! for what differs from the last one; the record follows at most once a second; windows are
-//! bounded on a lease, so that they open again soon after the process is gone. Non-goals:
-//! deciding (`evenkeel_core::control`), and what a target means for disciplines and windows
+//! bounded and rates are cut on a lease, so that the line is as it was soon after the process is
+//! gone or stopped. Non-goals: deciding (`evenkeel_core::control`), and what a target means for disciplines and windows
 //! (`evenkeel_core::plan`).
 
 use std::time::Duration;
@@ -16,6 +16,7 @@ use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
 
+use crate::lease::RateLease;
 use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
@@ -36,6 +37,7 @@ pub struct Live {
     session: Session,
     maps: Option<Maps>,
     plan: Plan,
+    targets: PerDirection<Option<Target>>,
     state: State,
     /// When the record was written last, and whether it is behind.
     recorded: Duration,
@@ -44,6 +46,7 @@ pub struct Live {
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
     own_queue: OwnQueueDelay,
+    rates: RateLease,
     _lock: Lock,
 }
 
@@ -63,12 +66,26 @@ fn is_far(sized: [Rate; 2], next: &Plan) -> bool {
     rates.into_iter().any(|(a, b)| far(a, b) || far(b, a))
 }
 
+/// Whether `plan` wants something else in the place of `op`, the `n`th of another plan for the same
+/// device. Plans of one backend name the same objects in the same order.
+fn differs(plan: &Plan, n: usize, op: &Op) -> bool {
+    plan.update.get(n) != Some(op)
+}
+
+/// Some of what brings a tree to `plan`, by number.
+fn some(plan: &Plan, which: impl Fn(usize, &Op) -> bool) -> Vec<&Op> {
+    let all = (0..).zip(&plan.update).filter(|(n, op)| which(*n, op));
+    all.map(|(_, op)| op).collect()
+}
+
 impl Live {
     /// Sets up shaping as `request` says, with its rates; [`Line::OPEN`] where none is known.
     /// Returns warnings as well.
     pub fn start(dir: &StateDir, request: &Request) -> Result<(Self, Vec<String>), Error> {
         check(dir, request)?;
         let lock = dir.lock(&request.device)?;
+        // Before anything is loaded: it is as large as this process is now.
+        let rates = RateLease::start()?;
         let caps = capabilities()?;
         let shaped = shape_locked(&caps, dir, request)?;
         let mut session = Session::open()?;
@@ -91,11 +108,13 @@ impl Live {
             maps,
             sized: [plan.ingress, plan.egress],
             plan,
+            targets: PerDirection::default(),
             state: shaped.state,
             recorded: Duration::ZERO,
             behind: false,
             leased: Duration::ZERO,
             own_queue: OwnQueueDelay::default(),
+            rates,
             _lock: lock,
         };
         live.lend(clock::monotonic())?;
@@ -190,47 +209,90 @@ impl Live {
         targets: PerDirection<Option<Target>>,
         now: Duration,
     ) -> Result<(), Error> {
-        let next = plan_followed(
-            &self.caps,
-            &self.plan.device,
-            self.plan.line.framing,
-            policy(&self.request),
-            targets,
-        )?;
-        // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
-        // device's is news to all who watch links.
-        let sizes = is_far(self.sized, &next);
-        let wanted = |op: &&Op| {
-            if is_size(op) {
-                sizes
-            } else {
-                !self.plan.update.contains(op)
-            }
-        };
-        let ops: Vec<&Op> = next.update.iter().filter(wanted).collect();
-        let applied = self.session.apply_all(&ops);
-        applied.map_err(|e| self.or_gone(e))?;
-        if sizes {
-            self.sized = [next.ingress, next.egress];
-        }
-        if let Some(maps) = &mut self.maps
-            && self.plan.segments != next.segments
-        {
-            maps.set_directions(programs::directions(&next))?;
-        }
-        if let Some(maps) = &mut self.maps
-            && let Some(policer) = &next.policer
-            && self.plan.policer.as_ref() != Some(policer)
-        {
-            maps.set_policer(Some(policer))?;
-        }
-        self.plan = next;
+        let known = !self.rates.has_run_out();
+        self.put(targets, known)?;
         self.lend(now)?;
         self.state.down = self.plan.line.down;
         self.state.up = self.plan.line.up;
         self.state.windows = self.plan.windows.filter(|_| targets.down.is_some());
         self.behind = true;
         Ok(())
+    }
+
+    fn planned(&self, targets: PerDirection<Option<Target>>) -> Result<Plan, Error> {
+        let (device, framing) = (&self.plan.device, self.plan.line.framing);
+        let policy = policy(&self.request);
+        Ok(plan_followed(&self.caps, device, framing, policy, targets)?)
+    }
+
+    /// Puts `targets` in force; if they cut rates, on a lease. What is in force before is `known`
+    /// unless rates came back by themselves.
+    fn put(&mut self, targets: PerDirection<Option<Target>>, known: bool) -> Result<(), Error> {
+        let next = self.planned(targets)?;
+        let full = self.planned(targets.map(|t| t.map(Target::at_capacity)))?;
+        // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
+        // device's is news to all who watch links.
+        let sizes = !known || is_far(self.sized, &next);
+        if sizes {
+            self.sized = [next.ingress, next.egress];
+        }
+        let mut rates = (0..).zip(&full.update).filter(|(_, op)| !is_size(op));
+        let is_cut = rates.any(|(n, op)| differs(&next, n, op));
+        if is_cut {
+            self.hold(&next, &full, known)?;
+        }
+        let wanted = |n, op: &Op| match op {
+            size if is_size(size) => sizes,
+            rate => !known || differs(&self.plan, n, rate),
+        };
+        let ops = some(&next, wanted);
+        let applied = self.session.apply_all(&ops);
+        applied.map_err(|e| self.or_gone(e))?;
+        if !is_cut {
+            self.rates.release()?;
+        }
+        self.put_in_maps(&next)?;
+        self.plan = next;
+        self.targets = targets;
+        Ok(())
+    }
+
+    /// Hands over what brings rates back to `full`, from `next` as well as from what is in force
+    /// before it, if that is `known`.
+    fn hold(&mut self, next: &Plan, full: &Plan, known: bool) -> Result<(), Error> {
+        let sizes = is_far(self.sized, full);
+        let comes_back = |n, op: &Op| match op {
+            size if is_size(size) => sizes,
+            rate => !known || differs(next, n, rate) || differs(&self.plan, n, rate),
+        };
+        let messages = self.session.messages(&some(full, comes_back));
+        let messages = messages.map_err(|e| self.or_gone(e))?;
+        self.rates.hold(messages)
+    }
+
+    /// Tells our programs what is new in `next`.
+    fn put_in_maps(&mut self, next: &Plan) -> Result<(), Error> {
+        let Some(maps) = &mut self.maps else {
+            return Ok(());
+        };
+        if self.plan.segments != next.segments {
+            maps.set_directions(programs::directions(next))?;
+        }
+        if let Some(policer) = &next.policer
+            && self.plan.policer.as_ref() != Some(policer)
+        {
+            maps.set_policer(Some(policer))?;
+        }
+        Ok(())
+    }
+
+    /// Renews the lease of rates. If it has run out meanwhile (this process was stopped), rates are
+    /// cut again.
+    fn renew(&mut self) -> Result<(), Error> {
+        if self.rates.has_run_out() {
+            return self.put(self.targets, false);
+        }
+        self.rates.renew()
     }
 
     /// Renews the windows' lease.
@@ -247,8 +309,9 @@ impl Live {
         Ok(())
     }
 
-    /// What has to be done from time to time, at least each second: the lease, the record.
+    /// What has to be done from time to time, at least each second: the leases, the record.
     pub fn tend(&mut self, now: Duration) -> Result<(), Error> {
+        self.renew()?;
         if now.saturating_sub(self.leased) >= LEASE / 4 {
             self.lend(now)?;
         }
@@ -262,8 +325,18 @@ impl Live {
 
     /// Takes everything back.
     pub fn stop(self) -> Result<(), Error> {
-        let (dir, device) = (self.dir.clone(), self.request.device.clone());
-        drop(self);
-        clear(&dir, &device).map(|_| ())
+        let Live {
+            dir,
+            request,
+            session,
+            maps,
+            rates,
+            _lock: lock,
+            ..
+        } = self;
+        drop((session, maps, lock));
+        clear(&dir, &request.device)?;
+        // Until here a kill would have left rates cut.
+        rates.end()
     }
 }

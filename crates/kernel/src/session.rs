@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_sys::netlink::Socket;
 use evenkeel_wire::link::{Counters, LinkInfo, dump_links};
+use evenkeel_wire::neighbour::{Neighbour, dump_neighbours};
 use evenkeel_wire::{
     ClassInfo, FilterInfo, QdiscInfo, dump_classes, dump_filters, dump_qdiscs, encode,
 };
@@ -66,6 +67,15 @@ impl Session {
         Ok(self.links()?.into_iter().find(|l| l.name == name))
     }
 
+    /// Those whose addresses are known on one device.
+    pub fn neighbours(&mut self, index: u32) -> Result<Vec<Neighbour>, Error> {
+        let mut all: Vec<Neighbour> = self.dump("neighbours", &dump_neighbours(), |d| {
+            Neighbour::all(d).collect::<Vec<_>>().into_iter()
+        })?;
+        all.retain(|n| n.ifindex == index);
+        Ok(all)
+    }
+
     /// What passed one device so far.
     pub fn counters(&mut self, index: u32) -> Result<Counters, Error> {
         let what = || format!("read counters of device {index}");
@@ -115,6 +125,17 @@ impl Session {
         self.socket
             .request_all(&all)
             .map_err(|(n, e)| Error::refused(short(ops[n]), e.words(), e.errno as i32))
+    }
+
+    /// Several as one string of bytes that any route netlink socket of this namespace may send. None
+    /// may name a device that another makes.
+    pub(crate) fn messages(&mut self, ops: &[&Op]) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        for op in ops {
+            all.extend(self.message(op)?);
+            all.resize(all.len().next_multiple_of(4), 0);
+        }
+        Ok(all)
     }
 
     fn message(&mut self, op: &Op) -> Result<Vec<u8>, Error> {

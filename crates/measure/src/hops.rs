@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use evenkeel_core::ping::route::Route;
 use evenkeel_core::ping::track::Event;
 use evenkeel_core::ping::{Fate, Outcome};
-use evenkeel_sys::PacketOptions;
+use evenkeel_sys::{DeviceName, PacketOptions};
 
 use crate::ping::{Kind, PingError, Pinger};
 
@@ -33,6 +33,7 @@ pub struct Tracer<'a> {
     pub route: Route,
     pinger: Pinger,
     direct: HashMap<IpAddr, Pinger>,
+    device: Option<DeviceName>,
     timeout: Duration,
     max: u8,
     cancel: &'a AtomicBool,
@@ -71,6 +72,7 @@ impl<'a> Tracer<'a> {
             route: Route::new(target.ip(), max),
             pinger: Pinger::open(target, kind, options, timeout, SIZE, None)?,
             direct: HashMap::new(),
+            device: options.device,
             timeout,
             max,
             cancel,
@@ -106,7 +108,7 @@ impl<'a> Tracer<'a> {
             let pinger = match self.direct.entry(address) {
                 std::collections::hash_map::Entry::Occupied(e) => e.into_mut(),
                 std::collections::hash_map::Entry::Vacant(e) => {
-                    let Ok(pinger) = echo(address, self.timeout) else {
+                    let Ok(pinger) = echo(address, self.device, self.timeout) else {
                         continue;
                     };
                     e.insert(pinger)
@@ -122,16 +124,17 @@ impl<'a> Tracer<'a> {
 }
 
 /// ICMP echo to a hop's own address.
-fn echo(address: IpAddr, timeout: Duration) -> Result<Pinger, PingError> {
+fn echo(
+    address: IpAddr,
+    device: Option<DeviceName>,
+    timeout: Duration,
+) -> Result<Pinger, PingError> {
     let to = SocketAddr::new(address, 0);
-    Pinger::open(
-        to,
-        Kind::Echo,
-        PacketOptions::default(),
-        timeout,
-        SIZE,
-        None,
-    )
+    let options = PacketOptions {
+        device,
+        ..PacketOptions::default()
+    };
+    Pinger::open(to, Kind::Echo, options, timeout, SIZE, None)
 }
 
 /// Waits until `end`, or until the caller wants to stop.
@@ -146,11 +149,11 @@ pub fn rest(end: Instant, cancel: &AtomicBool) {
 /// The first hops on the way to `target`, each asked once, all at the same time.
 pub fn first_hops(
     target: SocketAddr,
+    options: PacketOptions,
     most: u8,
     timeout: Duration,
     cancel: &AtomicBool,
 ) -> Result<Route, PingError> {
-    let options = PacketOptions::default();
     let mut pinger = Pinger::open(target, Kind::Echo, options, timeout, SIZE, None)?;
     let mut asked = HashMap::new();
     for ttl in 1..=most {
@@ -200,7 +203,7 @@ pub fn near(target: SocketAddr) -> Result<Option<NearHop>, PingError> {
         let next = Instant::now() + ROUND;
         tracer.round()?;
         if let Some((ttl, address)) = tracer.route.near() {
-            let asked = ask(&mut echo(address, timeout)?, &never)?;
+            let asked = ask(&mut echo(address, None, timeout)?, &never)?;
             return Ok(Some(NearHop {
                 ttl,
                 address,

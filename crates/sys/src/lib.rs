@@ -1,4 +1,4 @@
-//! Sockets, time stamps, timers, namespaces, TUN: the only unsafe code.
+//! Sockets, time stamps, timers, namespaces, TUN, the watchdog: the only unsafe code.
 //!
 //! Principles: each call names its object in its error; handles close what they opened; a safe
 //! wrapper of a library comes before a system call of our own. Non-goals: deciding anything.
@@ -18,7 +18,9 @@ pub mod stamp;
 pub mod syn;
 pub mod tcp;
 pub mod tun;
+pub mod watchdog;
 
 pub use error::Error;
 pub use netns::Netns;
-pub use packet_options::PacketOptions;
+pub use packet_options::{DeviceName, PacketOptions};
+pub use watchdog::Watchdog;

@@ -10,7 +10,7 @@
 mod error;
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use evenkeel_wire::message::{self, Acknowledgement, Message, messages};
@@ -221,6 +221,12 @@ impl Socket {
                 Err(_) => return,
             }
         }
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
     }
 }
 

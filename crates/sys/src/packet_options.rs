@@ -1,4 +1,5 @@
-//! What the header of every packet of a socket says: hops, TOS, don't fragment.
+//! What the header of every packet of a socket says: hops, TOS, don't fragment; and which device
+//! it leaves by.
 //!
 //! Principles: one call for IPv4 and IPv6; only what differs from the kernel's own choice is
 //! set. Non-goals: options per packet.
@@ -14,7 +15,34 @@ use crate::error::{Context, Error};
 const PMTUDISC_DONT: libc::c_int = 0;
 const PMTUDISC_PROBE: libc::c_int = 3;
 
-/// Fields of the IP header.
+/// The name of a device, as the kernel takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceName([u8; libc::IFNAMSIZ]);
+
+impl DeviceName {
+    /// EINVAL unless it has 1 to 15 bytes.
+    pub fn new(name: &str) -> Result<Self, Error> {
+        let mut bytes = [0; libc::IFNAMSIZ];
+        match bytes.get_mut(..name.len()) {
+            Some(room) if !name.is_empty() && name.len() < libc::IFNAMSIZ => {
+                room.copy_from_slice(name.as_bytes());
+                Ok(DeviceName(bytes))
+            }
+            _ => Err(Error::new(format!("name a device {name:?}"), Errno::EINVAL)),
+        }
+    }
+
+    /// From now on `socket` sends by this device only, whatever the routes prefer, and hears only
+    /// what comes by it.
+    pub fn bind(&self, socket: impl AsFd) -> Result<(), Error> {
+        set_bytes(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &self.0).context(|| {
+            let name = String::from_utf8_lossy(&self.0);
+            format!("bind a socket to {}", name.trim_end_matches('\0'))
+        })
+    }
+}
+
+/// Fields of the IP header, and the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketOptions {
     /// TTL or hop limit, 1..=255; the kernel's own choice if absent.
@@ -23,12 +51,17 @@ pub struct PacketOptions {
     pub tos: u8,
     /// Never fragment, neither here nor on the way.
     pub dont_fragment: bool,
+    /// Which device packets leave and answers come by; the routes' choice if absent.
+    pub device: Option<DeviceName>,
 }
 
 impl PacketOptions {
     /// Sets them on a socket that sends to addresses of `peer`'s family.
     pub fn apply(&self, socket: impl AsFd, peer: IpAddr) -> Result<(), Error> {
         let v6 = peer.is_ipv6();
+        if let Some(device) = self.device {
+            device.bind(&socket)?;
+        }
         if let Some(hops) = self.hops {
             set_hops(&socket, peer, hops)?;
         }
@@ -95,4 +128,24 @@ pub(crate) fn set_bytes(
         )
     };
     Errno::result(answer).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_a_device_may_have() {
+        for good in ["a", "fifteen-letters"] {
+            assert!(DeviceName::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "sixteen-letters-", "many more letters than that"] {
+            let e = DeviceName::new(bad).unwrap_err();
+            assert!(e.to_string().contains(&format!("{bad:?}")), "{e}");
+        }
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let e = DeviceName::new("no-such").unwrap().bind(&socket);
+        let e = e.unwrap_err().to_string();
+        assert!(e.starts_with("bind a socket to no-such: "), "{e}");
+    }
 }

@@ -8,6 +8,7 @@ pub mod attr;
 mod error;
 pub mod link;
 pub mod message;
+pub mod neighbour;
 pub mod packet;
 pub mod tc;
 

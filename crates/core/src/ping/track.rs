@@ -3,8 +3,8 @@
 //! Principles: each probe gets exactly one [`Outcome`]; an answer after the timeout is *late*, a
 //! second one *duplicate*, one from an address that was not asked *foreign*: each is counted and
 //! none is a round trip. The steady clock decides on timeouts; a probe during whose flight the
-//! wall clock was stepped is void, and no other. What is remembered is bounded: [`MEMORY`] probes.
-//! Non-goals: bytes, sockets.
+//! wall clock was stepped is void, and no other. What is remembered is bounded, by number
+//! ([`MEMORY`] probes) and by time (no answer comes after [`LIFETIME`]). Non-goals: bytes, sockets.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -15,6 +15,9 @@ use super::{Clocks, Delays, Fate, Outcome};
 /// So many probes are remembered at most, answered ones included; sequence numbers of 16 bits
 /// stay unambiguous among them.
 pub const MEMORY: usize = 1 << 15;
+/// A probe that was given up is remembered for so long, so that a late answer or one more is told
+/// from a stray one: no segment lives longer (RFC 9293, maximum segment lifetime).
+pub const LIFETIME: Duration = Duration::from_secs(120);
 /// The kernel's send stamps may come so much later than the answer.
 const STAMP_GRACE: Duration = Duration::from_millis(10);
 /// The wall clock may run so much faster or slower than the steady one: 1 ms, and 0.1 % of the
@@ -86,13 +89,14 @@ enum State {
     /// Nothing came yet.
     Open,
     /// Answered; its send stamps are still to come.
-    Answered(Answer, Clocks),
+    Answered,
     /// It timed out.
     Lost,
     /// It has its outcome.
     Done,
 }
 
+/// As small as can be: thousands are remembered.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     size: u32,
@@ -113,8 +117,8 @@ pub struct Tracker {
     /// All before it are over.
     settled: u64,
     open: usize,
-    /// Answered ones that wait for stamps.
-    waiting: VecDeque<u64>,
+    /// Answered ones that wait for stamps, and when the answer was seen.
+    waiting: VecDeque<(u64, Answer, Clocks)>,
     events: VecDeque<Event>,
 }
 
@@ -150,10 +154,7 @@ impl Tracker {
 
     /// A probe of `size` bytes is about to be sent.
     pub fn sent(&mut self, size: u32, now: Clocks) -> u64 {
-        while self.flights.len() >= MEMORY && self.settled > self.first {
-            self.flights.pop_front();
-            self.first += 1;
-        }
+        self.forget(now);
         self.flights.push_back(Flight {
             size,
             at: now,
@@ -185,11 +186,12 @@ impl Tracker {
             Stamp::Sched => f.sched = Some(at),
             Stamp::Driver => f.driver = Some(at),
         }
-        if let State::Answered(answer, seen) = f.state
+        if f.state == State::Answered
             && f.sched.is_some()
             && f.driver.is_some()
+            && let Some(at) = self.waiting.iter().position(|w| w.0 == seq)
+            && let Some((_, answer, seen)) = self.waiting.remove(at)
         {
-            self.waiting.retain(|w| *w != seq);
             self.settle(seq, answer, seen);
         }
     }
@@ -220,15 +222,15 @@ impl Tracker {
                 if stamped || matches!(answer.time, Time::Measured(_)) {
                     self.settle(seq, answer, now);
                 } else {
-                    f.state = State::Answered(answer, now);
-                    self.waiting.push_back(seq);
+                    f.state = State::Answered;
+                    self.waiting.push_back((seq, answer, now));
                 }
             }
             State::Lost => {
                 let after = now.mono.saturating_sub(f.at.mono);
                 self.events.push_back(Event::Late(seq, after));
             }
-            State::Answered(..) | State::Done => self.events.push_back(Event::Duplicate(seq)),
+            State::Answered | State::Done => self.events.push_back(Event::Duplicate(seq)),
         }
     }
 
@@ -239,14 +241,7 @@ impl Tracker {
 
     /// Time has passed: gives up what is due.
     pub fn advance(&mut self, now: Clocks) {
-        while let Some(seq) = self.waiting.front().copied() {
-            let Some((answer, seen)) = self.flight(seq).and_then(|f| match f.state {
-                State::Answered(a, seen) => Some((a, seen)),
-                _ => None,
-            }) else {
-                self.waiting.pop_front();
-                continue;
-            };
+        while let Some((seq, answer, seen)) = self.waiting.front().copied() {
             if now.mono < seen.mono + STAMP_GRACE {
                 break;
             }
@@ -272,13 +267,7 @@ impl Tracker {
     /// When [`Self::advance`] has something to do next, steady clock.
     pub fn deadline(&mut self) -> Option<Duration> {
         self.skip_settled();
-        let stamps = self
-            .waiting
-            .front()
-            .and_then(|seq| match self.flight(*seq)?.state {
-                State::Answered(_, seen) => Some(seen.mono + STAMP_GRACE),
-                _ => None,
-            });
+        let stamps = self.waiting.front().map(|w| w.2.mono + STAMP_GRACE);
         let timeout = self
             .flight(self.settled)
             .filter(|f| f.state == State::Open)
@@ -320,7 +309,22 @@ impl Tracker {
     /// Whether probe `seq` has no fate yet.
     pub fn is_open(&self, seq: u64) -> bool {
         self.flight(seq)
-            .is_some_and(|f| matches!(f.state, State::Open | State::Answered(..)))
+            .is_some_and(|f| matches!(f.state, State::Open | State::Answered))
+    }
+
+    /// Forgets those that nothing is expected of any more.
+    fn forget(&mut self, now: Clocks) {
+        while self.settled > self.first
+            && let Some(oldest) = self.flights.front()
+        {
+            let kept = self.timeout.saturating_add(LIFETIME);
+            let over = now.mono.saturating_sub(oldest.at.mono) >= kept;
+            if !over && self.flights.len() < MEMORY {
+                break;
+            }
+            self.flights.pop_front();
+            self.first += 1;
+        }
     }
 
     fn skip_settled(&mut self) {

@@ -548,3 +548,53 @@ proptest! {
         prop_assert_eq!(t.open(), 0);
     }
 }
+
+/// A million probes of a daemon, fifty a second with every tenth lost: what is remembered is what
+/// the last two minutes had, in less than a megabyte.
+#[test]
+fn a_year_takes_no_more_than_two_minutes() {
+    let (timeout, beat) = (700 * MS, 20 * MS);
+    let mut t = Tracker::new(TARGET, timeout);
+    let mut most = 0;
+    for i in 0..1_000_000u32 {
+        let now = beat * i;
+        t.advance(at(now));
+        let seq = send(&mut t, at(now));
+        if i % 10 > 0 {
+            t.answer(seq, reply(at(now + 9 * MS)), at(now + 9 * MS));
+        }
+        while t.poll().is_some() {}
+        let bytes = t.flights.capacity() * size_of::<Flight>()
+            + t.waiting.capacity() * size_of::<(u64, Answer, Clocks)>()
+            + t.events.capacity() * size_of::<Event>();
+        most = most.max(bytes);
+    }
+    let kept = (timeout + LIFETIME).as_nanos() / beat.as_nanos();
+    assert!(t.flights.len() as u128 <= kept + 1, "{}", t.flights.len());
+    assert!(most < 1 << 20, "{most} bytes");
+}
+
+/// What comes late or once more is known for what it is for two minutes, and then it is a stray.
+#[test]
+fn two_minutes_are_remembered() {
+    let timeout = 700 * MS;
+    for (after, known) in [(LIFETIME, true), (timeout + LIFETIME, false)] {
+        let mut t = Tracker::new(TARGET, timeout);
+        let lost = send(&mut t, at(MS));
+        let answered = send(&mut t, at(MS));
+        t.answer(answered, reply(at(2 * MS)), at(2 * MS));
+        t.advance(at(MS + timeout));
+        assert_eq!(events(&mut t).len(), 2);
+        let now = at(MS + after);
+        send(&mut t, now);
+        for seq in [lost, answered] {
+            t.answer(seq, reply(now), now);
+        }
+        let expected = if known {
+            [Event::Late(lost, after), Event::Duplicate(answered)]
+        } else {
+            [Event::Stray; 2]
+        };
+        assert_eq!(events(&mut t), expected, "{after:?}");
+    }
+}

@@ -23,3 +23,14 @@ pub struct Target {
     /// It is followed by pulses: nobody else waits for what waits at the shaper meanwhile.
     pub pulses: bool,
 }
+
+impl Target {
+    /// The same with all of the capacity in use, neither less nor more.
+    #[must_use]
+    pub fn at_capacity(self) -> Self {
+        Target {
+            permille: 1000,
+            ..self
+        }
+    }
+}

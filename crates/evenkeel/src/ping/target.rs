@@ -110,6 +110,7 @@ impl Target {
             hops,
             tos: self.tos,
             dont_fragment: self.dont_fragment,
+            device: None,
         }
     }
 

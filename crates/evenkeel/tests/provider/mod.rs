@@ -1,4 +1,4 @@
-//! The other end of a line: answers ICMP echo as late as a test wants.
+//! The other end of a line: answers ICMP and ICMPv6 echo as late as a test wants.
 //!
 //! Principle: a TUN device and a thread, so that a kernel without netem has a line with delay as
 //! well. Non-goals: rates, forwarding (the lab has them).
@@ -15,7 +15,7 @@ use evenkeel_wire::packet::{Echo, EchoKind, Ip, IpHeader};
 
 use super::common::ip;
 
-/// Behind the device `wan`, which is the way to the Internet.
+/// Behind a device that is the way to the Internet.
 pub(crate) struct Provider {
     /// Round trip, ms.
     pub(crate) delay_ms: Arc<AtomicU64>,
@@ -28,15 +28,20 @@ pub(crate) struct Provider {
 impl Provider {
     /// Only `hosts` answer.
     pub(crate) fn start(hosts: &[Ipv4Addr]) -> Self {
-        let tun = Tun::open("wan", TunKind::Tun).unwrap();
-        for args in [
+        let hosts: Vec<IpAddr> = hosts.iter().copied().map(IpAddr::V4).collect();
+        let setup = [
             "addr add 192.0.2.1/24 dev wan",
             "link set wan up",
             "route add default via 192.0.2.2",
-        ] {
-            ip(args);
-        }
-        let hosts: Vec<IpAddr> = hosts.iter().copied().map(IpAddr::V4).collect();
+        ];
+        Self::behind("wan", &setup, &hosts)
+    }
+
+    /// The same behind another device, which `ip` sets up so.
+    pub(crate) fn behind(device: &str, setup: &[&str], hosts: &[IpAddr]) -> Self {
+        let tun = Tun::open(device, TunKind::Tun).unwrap();
+        setup.iter().copied().for_each(ip);
+        let hosts = hosts.to_vec();
         let mut provider = Provider {
             delay_ms: Arc::new(AtomicU64::new(10)),
             asked: Arc::default(),
@@ -85,17 +90,16 @@ fn answer(packet: &[u8]) -> Option<(IpAddr, Vec<u8>)> {
     let ip = Ip::parse(packet).ok()?;
     let echo = Echo::parse(ip.payload()).ok()?;
     let header = ip.header();
-    if echo.kind != EchoKind::Request || !ip.is_v4() {
-        return None;
-    }
+    let kind = match echo.kind {
+        EchoKind::Request if ip.is_v4() => EchoKind::Reply,
+        EchoKind::Request6 if !ip.is_v4() => EchoKind::Reply6,
+        _ => return None,
+    };
     let back = IpHeader {
         source: header.destination,
         destination: header.source,
         ..header
     };
-    let reply = Echo {
-        kind: EchoKind::Reply,
-        ..echo
-    };
-    Some((header.destination, back.build(&reply.build(None))?))
+    let reply = Echo { kind, ..echo }.build(Some((back.source, back.destination)));
+    Some((header.destination, back.build(&reply)?))
 }

@@ -7,6 +7,7 @@
 mod accounting;
 mod fairness;
 mod goodput;
+mod lease;
 mod lifecycle;
 mod oracle;
 mod policing;

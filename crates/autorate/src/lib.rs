@@ -13,6 +13,7 @@ mod cross_traffic;
 mod daemon;
 mod error;
 mod event;
+mod learned;
 mod model;
 mod places;
 mod price;

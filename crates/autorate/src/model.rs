@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use evenkeel_core::Rate;
 use evenkeel_core::control::DirectionView;
 use evenkeel_core::plan::{Mode, Target};
+use evenkeel_core::{PerDirection, Rate};
 use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::cross_traffic::{CrossTraffic, News};
 use crate::error::Error;
 use crate::event::{Event, Snapshot, megabits};
+use crate::learned::Learned;
 use crate::price::{Days, Price, date};
 use crate::profile::Profile;
 
@@ -131,6 +132,7 @@ pub(crate) struct Keeper {
     written: Option<Duration>,
     looked: Duration,
     cross_traffic: CrossTraffic,
+    learned: PerDirection<Learned>,
 }
 
 impl Keeper {
@@ -159,13 +161,18 @@ impl Keeper {
             written: None,
             looked: now,
             cross_traffic: CrossTraffic::default(),
+            learned: PerDirection {
+                up: Learned::before(known.and_then(|k| k.up)),
+                down: Learned::before(known.and_then(|k| k.down)),
+            },
         }
     }
 
     /// For the next start.
     pub(crate) fn profile(&self, look: &Snapshot) -> Profile {
         let queues = [&self.model.down, &self.model.up].map(|w| w.unshaped_queue_ms);
-        Profile::new(&look.view, queues, &self.model.days)
+        let learned = self.learned.map(|l| l.rate());
+        Profile::new(look.view.base_ms, learned, queues, &self.model.days)
     }
 
     /// Load that is not ours, if there is news of it.
@@ -219,6 +226,8 @@ impl Keeper {
         self.model.rise_ms = look.view.rise_ms;
         let down = self.model.down.look(&look.view.down, look.down, span);
         let up = self.model.up.look(&look.view.up, look.up, span);
+        self.learned.down.look(&look.view.down, span);
+        self.learned.up.look(&look.view.up, span);
         self.model.days.add(&date(clock::realtime()), &down, &up);
         self.write(now, dir, device)
     }

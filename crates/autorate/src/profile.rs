@@ -11,8 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_core::Rate;
-use evenkeel_core::control::View;
+use evenkeel_core::{PerDirection, Rate};
 use evenkeel_kernel::Session;
 use evenkeel_sys::DeviceName;
 use serde::{Deserialize, Serialize};
@@ -55,13 +54,18 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// What is known now.
-    pub(crate) fn new(view: &View, unshaped_queue_ms: [f64; 2], days: &Days) -> Self {
+    /// What is known now: the base round trip, and what was learned of each direction.
+    pub(crate) fn new(
+        base_ms: Option<f64>,
+        learned: PerDirection<Option<Rate>>,
+        unshaped_queue_ms: [f64; 2],
+        days: &Days,
+    ) -> Self {
         Profile {
             version: VERSION,
-            down: view.down.capacity,
-            up: view.up.capacity,
-            base_ms: view.base_ms,
+            down: learned.down,
+            up: learned.up,
+            base_ms,
             unshaped_queue_ms,
             days: days.clone(),
         }

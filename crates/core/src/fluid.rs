@@ -9,6 +9,7 @@
 //! code that sets them in the kernel. Non-goals: packets (`pipe`), being exact about any TCP (the
 //! lab has real ones).
 
+mod changes;
 mod draw;
 mod judge;
 mod link;
@@ -28,6 +29,7 @@ use probes::{Probe, Probes};
 use scene::{MTU, STEP, stepped};
 use shaper::Shaper;
 
+pub use changes::{Change, draw_change};
 pub use draw::draw;
 pub use judge::Judged;
 pub use scene::{Load, Scene, Side};

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use evenkeel_core::fluid::{Judged, Scene, draw, run};
+use evenkeel_core::Direction;
+use evenkeel_core::fluid::{Change, Judged, Scene, draw, draw_change, run};
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, print};
 use serde::Serialize;
@@ -24,6 +25,9 @@ pub(crate) struct Lines {
     /// Seed of the first
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Lines on which something happens instead: they fall, rise, are shared ...; 100 s each
+    #[arg(long)]
+    changes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -79,6 +83,9 @@ impl Sums {
 
 /// `evenkeel lab lines`.
 pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
+    if args.changes {
+        return changes(args);
+    }
     let next = AtomicU64::new(0);
     let all = Mutex::new(Sums::default());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -126,4 +133,125 @@ pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
         "{} lines of 0.3 Mbit/s to 2 Gbit/s, 2 to 600 ms, five minutes each\n{table}",
         args.count
     ))
+}
+
+/// What is heard of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Heard {
+    /// The far side stamps probes.
+    Stamps,
+    /// Round trips of probes.
+    RoundTrips,
+    /// Only round trips of connections that pass.
+    Connections,
+}
+
+impl Heard {
+    const ALL: [Heard; 3] = [Heard::Stamps, Heard::RoundTrips, Heard::Connections];
+
+    fn words(self) -> &'static str {
+        match self {
+            Heard::Stamps => "stamps",
+            Heard::RoundTrips => "round trips",
+            Heard::Connections => "connections",
+        }
+    }
+}
+
+/// What one kind of change came to, in one direction, where so much is heard.
+#[derive(Debug, Clone, Serialize)]
+struct Changed {
+    change: &'static str,
+    heard: &'static str,
+    direction: Direction,
+    lines: u64,
+    /// Share of loads at whose end the capacity was right.
+    right: f64,
+    /// What passed, of what could have, on average.
+    used: f64,
+    /// Mean queue, ms.
+    queue_ms: f64,
+    /// Share of lines that were below half of their rate for 4 s.
+    starved: f64,
+    /// Share of lines on which a queue stood for 3 s.
+    queued: f64,
+}
+
+/// `evenkeel lab lines --changes`: each kind of change on as many lines.
+fn changes(args: &Lines) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for change in Change::ALL {
+        for heard in Heard::ALL {
+            for d in Direction::BOTH {
+                rows.push(changed(args, change, heard, d));
+            }
+        }
+    }
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&rows).map_err(Failure::work)? + "\n"));
+    }
+    let heads = ["capacity right", "used", "mean queue", "starved", "queued"];
+    let mut columns = ["", "heard", "direction"].map(words).to_vec();
+    columns.extend(heads.map(figures));
+    let mut table = Table::new(&columns);
+    for r in &rows {
+        table.row([
+            r.change.to_owned(),
+            r.heard.to_owned(),
+            r.direction.to_string(),
+            format!("{:.1} %", 100.0 * r.right),
+            format!("{:.1} %", 100.0 * r.used),
+            format!("{:.1} ms", r.queue_ms),
+            format!("{:.1} %", 100.0 * r.starved),
+            format!("{:.1} %", 100.0 * r.queued),
+        ]);
+    }
+    print(&format!(
+        "{} lines of 0.5 to 300 Mbit/s for each row, 100 s each; starved: below half for 4 s; queued: for 3 s\n{table}",
+        args.count
+    ))
+}
+
+fn changed(args: &Lines, change: Change, heard: Heard, d: Direction) -> Changed {
+    let next = AtomicU64::new(0);
+    let all: Mutex<Vec<Judged>> = Mutex::default();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        for _ in 0..workers {
+            s.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= args.count {
+                        break;
+                    }
+                    let mut scene = draw_change(args.seed.wrapping_add(n), change, d);
+                    scene.stamps = heard == Heard::Stamps;
+                    scene.silent = heard == Heard::Connections;
+                    let judged = run(&scene, &mut |_, _| {})[d];
+                    all.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(judged);
+                }
+            });
+        }
+    });
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // In an order of their own: the same lines are the same figures to the last digit.
+    all.sort_by(|a, b| a.passed.total_cmp(&b.passed));
+    let lines = all.len() as f64;
+    let mean = |f: fn(&Judged) -> f64| all.iter().map(f).sum::<f64>() / lines;
+    let sum = |f: fn(&Judged) -> u32| f64::from(all.iter().map(f).sum::<u32>());
+    Changed {
+        change: change.words(),
+        heard: heard.words(),
+        direction: d,
+        lines: args.count,
+        right: sum(|j| j.right) / sum(|j| j.looks).max(1.0),
+        used: mean(|j| j.passed / j.possible.max(1.0)),
+        // The load lasts for 96 s.
+        queue_ms: mean(|j| 1e3 * j.queue / 96.0),
+        starved: mean(|j| f64::from(u8::from(j.starved > 4.0))),
+        queued: mean(|j| f64::from(u8::from(j.queued > 3.0))),
+    }
 }

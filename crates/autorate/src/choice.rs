@@ -128,6 +128,16 @@ impl Choice {
         self.used.is_some()
     }
 
+    /// What is used has not seen what connections saw of late, or the other way round.
+    pub(crate) fn is_suspected(&self) -> bool {
+        self.used().is_some_and(|r| r.trust.is_suspicious())
+    }
+
+    /// Next to nothing passes.
+    pub(crate) fn is_idle(&self, view: &View) -> bool {
+        load(view) < IDLE
+    }
+
     /// Probes those that are not used, once in a while.
     pub(crate) fn keep_warm(&mut self, view: &View, now: Duration) -> Result<(), Error> {
         let idle = load(view) < IDLE;

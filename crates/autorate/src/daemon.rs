@@ -26,6 +26,9 @@ use crate::stamps;
 
 /// So often the reflector is looked for again while nothing answers.
 const SEEK: Duration = Duration::from_secs(10);
+/// Others than what is probed are tried when that is suspected, or on a line that is idle after so long: trying them is
+/// traffic, and how much the line wanders by itself is learned first.
+const ALONE: Duration = Duration::from_secs(30);
 /// A signal to stop is heard after at most this.
 const NAP: Duration = Duration::from_millis(200);
 
@@ -102,9 +105,9 @@ impl Daemon {
 
     /// Follows the line until `stop`; `observer` gets a snapshot each half second.
     pub fn follow(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<(), Error> {
-        let over = AtomicBool::new(false);
+        let (over, others) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let followed = self.follow_in(scope, &over, stop, observer);
+            let followed = self.follow_in(scope, [&over, &others], stop, observer);
             // Whatever is still looked for.
             over.store(true, Ordering::Relaxed);
             followed
@@ -114,12 +117,13 @@ impl Daemon {
     fn follow_in<'s>(
         &mut self,
         scope: &'s Scope<'s, '_>,
-        over: &'s AtomicBool,
+        flags: [&'s AtomicBool; 2],
         stop: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         self.act(observer)?;
-        let mut search = Some(self.seek(scope, over));
+        let others = flags[1];
+        let mut search = Some(self.seek(scope, flags));
         let mut next_probe = clock::monotonic();
         let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
@@ -148,7 +152,10 @@ impl Daemon {
             }
             if now >= next_look {
                 self.tend(observer)?;
-                self.judge(now, observer)?;
+                if search.is_none() || !others.load(Ordering::Relaxed) {
+                    self.judge(now, observer)?;
+                }
+                others.fetch_or(self.wants_others(now), Ordering::Relaxed);
                 next_look = now + LOOK;
                 let lost = if self.choice.used().is_some() {
                     self.no_signal
@@ -156,7 +163,7 @@ impl Daemon {
                     !self.choice.believes_none()
                 };
                 if lost && search.is_none() && now.saturating_sub(self.sought) > SEEK {
-                    search = Some(self.seek(scope, over));
+                    search = Some(self.seek(scope, flags));
                 }
             }
             let pace = self.pace;
@@ -188,14 +195,22 @@ impl Daemon {
         Ok(())
     }
 
-    /// Looks for something to probe, which takes seconds.
+    /// Whether it is time to try what else could be probed.
+    fn wants_others(&self, now: Duration) -> bool {
+        let view = self.controller.view(now);
+        let later = now.saturating_sub(self.sought) > ALONE && self.choice.is_idle(&view);
+        later || self.no_signal || self.choice.is_suspected()
+    }
+
+    /// Looks for something to probe, which takes seconds, until it is `over`; and for others once they are wanted.
     fn seek<'s>(
         &self,
         scope: &'s Scope<'s, '_>,
-        over: &'s AtomicBool,
+        [over, others]: [&'s AtomicBool; 2],
     ) -> Receiver<Result<Sought, Error>> {
         let (finds, found) = mpsc::channel();
         let (device, targets) = (self.device.clone(), self.targets.clone());
+        others.store(false, Ordering::Relaxed);
         scope.spawn(move || {
             let first = find(&device, &targets, over);
             let known = first.as_ref().ok().copied().flatten();
@@ -203,6 +218,9 @@ impl Daemon {
             if finds.send(first.map(Sought::First)).is_ok()
                 && let Some(first) = known
             {
+                while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
+                    std::thread::sleep(NAP);
+                }
                 let _ = finds.send(candidates(&device, &targets, first, over).map(Sought::All));
             }
         });

@@ -118,6 +118,11 @@ impl Default for Trust {
 }
 
 impl Trust {
+    /// The latest second that told something spoke against it.
+    pub(crate) fn is_suspicious(&self) -> bool {
+        matches!(self.0, State::Unmoved { .. } | State::Alone { .. })
+    }
+
     /// A second has passed.
     pub(crate) fn look(&mut self, second: &Second) -> Option<Doubt> {
         let proven = match self.0 {

@@ -59,7 +59,13 @@ impl Meter {
 
     /// How long what came until `t` waits then where `carries` bytes per second leave, s.
     pub(super) fn queue(&self, carries: f64, t: f64) -> f64 {
+        self.queue_since(f64::MIN, carries, t)
+    }
+
+    /// The same of what came from `since` on.
+    pub(super) fn queue_since(&self, since: f64, carries: f64, t: f64) -> f64 {
         let steps = self.readings.iter().zip(self.readings.iter().skip(1));
+        let steps = steps.filter(|(_, b)| b.0 > since);
         let steps = steps.take_while(|(_, b)| b.0 <= t);
         steps.fold(0.0, |queue: f64, (a, b)| {
             (queue + (b.1 - a.1) / carries - (b.0 - a.0)).max(0.0)

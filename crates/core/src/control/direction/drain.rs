@@ -17,7 +17,7 @@ const FOLLOWED_OFTEN: u32 = 3;
 const SPAN: f64 = 0.060;
 
 /// A queue is ours if we made this share of it.
-const OWN: f64 = 0.3;
+const OWN: f64 = 0.4;
 /// A queue that is this much of what it was did not follow.
 const STILL: f64 = 0.8;
 /// Towards us it keeps arrivals at what the line carries, so at more than this share of it.
@@ -69,12 +69,9 @@ impl DirectionState {
         else {
             return true;
         };
-        let time = p.left - self.clear;
-        let Some(sent) = self.meter.between(self.clear, p.left) else {
-            return true;
-        };
         let slowest = found.capacity * (1.0 - 2.0 * found.error).max(0.5);
-        let made = (sent + context.packet) / slowest - time + context.rise;
+        let made = self.meter.queue_since(self.clear, slowest, p.left);
+        let made = made + context.packet / slowest + context.rise;
         made > OWN * queue
     }
 

@@ -8,6 +8,8 @@
 
 mod failure;
 pub mod live;
+#[cfg(feature = "manual")]
+mod manual;
 mod progress;
 pub mod table;
 mod usage;

@@ -12,8 +12,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::clock;
+use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 
 mod common;
 mod provider;
@@ -520,6 +522,38 @@ fn a_service_waits_and_tells() {
         let end = run.end();
         assert_eq!(end.0, 0, "{end:?}");
         assert!(manager.heard("STOPPING=1"), "{:?}", manager.heard);
+        assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+/// The loop is made to hang where it replaces its model: by a pipe that nobody reads.
+#[test]
+fn one_that_hangs_says_nothing() {
+    if !root("one_that_hangs_says_nothing") {
+        return;
+    }
+    in_namespace(|dir| {
+        let mut manager = Manager::new(dir);
+        let run = serve(dir, "run wan --rate 20mbit 5mbit");
+        until("a sign of life", || manager.heard("WATCHDOG=1"));
+        let records = evenkeel_kernel::StateDir::new(dir.join("run"));
+        let next = records.model_file("wan").with_extension("json.new");
+        until("a pipe in its way", || mkfifo(&next, Mode::S_IRWXU).is_ok());
+        let quiet = Duration::from_secs(3);
+        let mut since = Instant::now();
+        until("silence", || {
+            manager.heard.clear();
+            if manager.heard("WATCHDOG=1") {
+                since = Instant::now();
+            }
+            since.elapsed() > quiet
+        });
+        assert!(next.exists());
+        let reader = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
+        let _reader = open(&next, reader, Mode::empty()).unwrap();
+        until("a sign of life again", || manager.heard("WATCHDOG=1"));
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
         assert_eq!(left(dir), [""; 0]);
     });
 }

@@ -8,7 +8,7 @@
 
 mod failure;
 pub mod live;
-#[cfg(feature = "manual")]
+#[cfg(any(feature = "manual", test))]
 mod manual;
 mod progress;
 pub mod table;

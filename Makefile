@@ -1,8 +1,8 @@
-# The two commands, and little else.
+# The commands, and little else.
 CARGO ?= cargo
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: demo test results build clean
+.PHONY: demo test deb test-machine results build clean
 
 # Built without optimising across crates: 245 CPU-seconds from nothing, and nothing that is seen here
 # changes.
@@ -15,6 +15,14 @@ demo: ## what evenkeel does to a loaded line, on an emulated VDSL-100
 test: ## everything: lints, unit and property tests, real kernels
 	@scripts/setup test
 	@scripts/test
+
+deb: ## Debian packages of both programs, in target/debian
+	@scripts/setup deb
+	@scripts/deb
+
+test-machine: deb ## the packages in a whole machine: install, boot, kill, upgrade, remove, purge
+	@scripts/setup machine
+	@scripts/machine
 
 results: ## the committed tables and pictures
 	@scripts/setup demo

@@ -85,7 +85,14 @@ pub(crate) enum Arrivals {
 #[derive(Debug, Args)]
 pub(crate) struct Clear {
     /// The device
-    pub(crate) device: String,
+    #[arg(required_unless_present_any = ["all", "abandoned"])]
+    pub(crate) device: Option<String>,
+    /// Every device that evenkeel has changed
+    #[arg(long, conflicts_with_all = ["device", "abandoned"])]
+    pub(crate) all: bool,
+    /// Devices that a `run` left behind which was killed; those that somebody shapes or follows stay
+    #[arg(long, conflicts_with = "device")]
+    pub(crate) abandoned: bool,
     #[command(flatten)]
     pub(crate) state: StateArg,
 }

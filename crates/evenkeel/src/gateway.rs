@@ -1,4 +1,4 @@
-//! `shape`, `clear`, `status`: what a person or a script does with a device.
+//! `shape`, `status`: what a person or a script does with a device.
 //!
 //! Principles: thin; the work is `evenkeel-kernel`'s. Tables for people, `--json` for programs.
 
@@ -11,14 +11,13 @@ use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_core::{Line, Rate};
 use evenkeel_kernel::{
-    Cleared, DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir,
-    Status,
+    DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir, Status,
 };
 use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
-use crate::args::{Arrivals, Clear, Shape, Status as StatusArgs, Windows};
+use crate::args::{Arrivals, Shape, Status as StatusArgs, Windows};
 use crate::config::Config;
 
 /// `evenkeel shape`.
@@ -180,25 +179,6 @@ fn segments(up: Option<Shortened>, down: Option<Shortened>) -> impl Iterator<Ite
             s.packet, s.takes_ms
         ))
     })
-}
-
-/// `evenkeel clear`.
-pub(crate) fn clear(args: &Clear) -> Result<(), Failure> {
-    let device = &args.device;
-    let dir = StateDir::new(&args.state.state_dir);
-    let text = match evenkeel_kernel::clear(&dir, device)? {
-        Cleared::Nothing => format!("{device}: nothing of evenkeel's is there\n"),
-        Cleared::AsBefore => format!("{device}: as it was before\n"),
-        Cleared::DefaultInsteadOf(what) => {
-            format!(
-                "{device}: the kernel's default is back; {what}, which --replace removed, is not\n"
-            )
-        }
-        Cleared::WithoutRecord => format!(
-            "{device}: evenkeel's disciplines are removed; there was no record of earlier settings, so none were put back\n"
-        ),
-    };
-    print(&text)
 }
 
 /// `evenkeel status`.

@@ -3,12 +3,15 @@
 //! This file reads the command line and hands over; each command has a file of its own.
 
 mod args;
+mod clear;
 mod config;
+mod device;
 mod flows;
 mod gateway;
 mod lab;
 mod ping;
 mod run;
+mod service;
 mod trace;
 
 use std::process::ExitCode;
@@ -32,7 +35,7 @@ enum Command {
     Shape(args::Shape),
     /// Keep a line responsive that nothing is told about: find out what it carries, and follow it
     Run(run::Run),
-    /// Take everything back from a device
+    /// Take everything back from a device, or from all
     Clear(args::Clear),
     /// Say what is in force and what it did so far
     Status(args::Status),
@@ -61,7 +64,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => lab::become_lab("demo", args),
         Command::Shape(args) => gateway::shape(args),
         Command::Run(args) => run::run(args),
-        Command::Clear(args) => gateway::clear(&args),
+        Command::Clear(args) => clear::clear(&args),
         Command::Status(args) => gateway::status(&args),
         Command::Flows(args) => flows::flows(&args),
         Command::Ping(args) => ping::ping(&args),

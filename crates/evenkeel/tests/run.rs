@@ -5,6 +5,7 @@
 //! passes.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::Ordering;
@@ -12,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use evenkeel_sys::clock;
 use evenkeel_sys::netns::set_sysctl;
+use nix::fcntl::{OFlag, open};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 
 mod common;
 mod provider;
@@ -533,5 +536,161 @@ fn a_queue_of_others_is_said() {
         until("its status", || !status().contains("somebody else"));
         run.signal(Signal::SIGINT);
         assert_eq!(run.end().0, 0);
+    });
+}
+
+/// A service manager's socket, and what was said there.
+struct Manager {
+    socket: UnixDatagram,
+    heard: Vec<String>,
+}
+
+impl Manager {
+    fn new(dir: &Path) -> Self {
+        let socket = UnixDatagram::bind(dir.join("notify")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let heard = Vec::new();
+        Manager { socket, heard }
+    }
+
+    fn heard(&mut self, what: &str) -> bool {
+        let mut bytes = [0; 4096];
+        while let Ok(n) = self.socket.recv(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..n]);
+            self.heard.extend(text.lines().map(str::to_owned));
+        }
+        self.heard.iter().any(|h| h.starts_with(what))
+    }
+}
+
+/// `run --wait` as a service, in the background.
+fn serve(dir: &Path, args: &str) -> Running {
+    let mut command = command(dir, args);
+    command.env("NOTIFY_SOCKET", dir.join("notify"));
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    Running(Some(command.spawn().unwrap()))
+}
+
+#[test]
+fn a_service_waits_and_tells() {
+    if !root("a_service_waits_and_tells") {
+        return;
+    }
+    in_empty_namespace(|dir| {
+        let mut manager = Manager::new(dir);
+        let run = serve(dir, "run --wait --rate 20mbit 5mbit");
+        until("that it waits", || {
+            manager.heard("STATUS=waiting for a default route")
+        });
+        // Nothing holds a boot up, and it lives.
+        assert!(manager.heard("READY=1"));
+        until("a sign of life", || manager.heard("WATCHDOG=1"));
+        common::add_wan();
+        ip("route add default via 192.0.2.2");
+        until("a first guess", || {
+            manager.heard("STATUS=down 20.00 Mbit/s")
+        });
+        manager.heard.clear();
+        until("a sign of life while it follows", || {
+            manager.heard("WATCHDOG=1")
+        });
+        run.signal(Signal::SIGTERM);
+        let end = run.end();
+        assert_eq!(end.0, 0, "{end:?}");
+        assert!(manager.heard("STOPPING=1"), "{:?}", manager.heard);
+        assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+/// The loop is made to hang where it replaces its model: by a pipe that nobody reads.
+#[test]
+fn one_that_hangs_says_nothing() {
+    if !root("one_that_hangs_says_nothing") {
+        return;
+    }
+    in_namespace(|dir| {
+        let mut manager = Manager::new(dir);
+        let run = serve(dir, "run wan --rate 20mbit 5mbit");
+        until("a sign of life", || manager.heard("WATCHDOG=1"));
+        let records = evenkeel_kernel::StateDir::new(dir.join("run"));
+        let next = records.model_file("wan").with_extension("json.new");
+        until("a pipe in its way", || mkfifo(&next, Mode::S_IRWXU).is_ok());
+        let quiet = Duration::from_secs(3);
+        let mut since = Instant::now();
+        until("silence", || {
+            manager.heard.clear();
+            if manager.heard("WATCHDOG=1") {
+                since = Instant::now();
+            }
+            since.elapsed() > quiet
+        });
+        assert!(next.exists());
+        let reader = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
+        let _reader = open(&next, reader, Mode::empty()).unwrap();
+        until("a sign of life again", || manager.heard("WATCHDOG=1"));
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+#[test]
+fn a_named_device_is_waited_for_until_it_is_up() {
+    if !root("a_named_device_is_waited_for_until_it_is_up") {
+        return;
+    }
+    in_namespace(|dir| {
+        let mut manager = Manager::new(dir);
+        let run = serve(dir, "run ppp0 --wait");
+        until("that it waits", || manager.heard("STATUS=waiting for ppp0"));
+        ip("link add ppp0 type veth peer name other");
+        until("that it waits on", || {
+            manager.heard("STATUS=waiting for ppp0 to be up")
+        });
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+#[test]
+fn what_a_killed_one_left_is_cleared_and_nothing_else() {
+    if !root("what_a_killed_one_left_is_cleared_and_nothing_else") {
+        return;
+    }
+    in_namespace(|dir| {
+        let before = seen();
+        let well = |args: &str| {
+            let (code, out, err) = evenkeel(dir, args);
+            assert_eq!((code, err.as_str()), (0, ""), "{args}");
+            out
+        };
+        assert_eq!(well("clear --all"), "");
+        // Somebody's own.
+        well("shape wan 20mbit 5mbit");
+        let shaped = seen();
+        assert_eq!(well("clear --abandoned"), "");
+        assert_eq!(seen(), shaped);
+        // One that is followed.
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        until("a model", || {
+            left(dir).iter().any(|n| n.ends_with("model.json"))
+        });
+        assert_eq!(well("clear --abandoned"), "");
+        run.signal(Signal::SIGKILL);
+        run.end();
+        assert_eq!(well("clear --abandoned"), "wan: as it was before\n");
+        assert_eq!(seen(), before);
+        assert_eq!(left(dir), [""; 0]);
+        // Before a package goes.
+        well("shape wan 20mbit 5mbit");
+        assert_eq!(well("clear --all"), "wan: as it was before\n");
+        assert_eq!(seen(), before);
+        // One whose device went, and which was killed while it waited.
+        let records = evenkeel_kernel::StateDir::new(dir.join("run"));
+        std::fs::write(records.model_file("gone0"), "{").unwrap();
+        well("clear --abandoned");
+        assert_eq!(left(dir), [""; 0]);
+        refused(&evenkeel(dir, "clear wan --all"), 2, "--all");
     });
 }

@@ -8,6 +8,8 @@
 
 mod failure;
 pub mod live;
+#[cfg(any(feature = "manual", test))]
+mod manual;
 mod progress;
 pub mod table;
 mod usage;

@@ -14,6 +14,10 @@ use crate::Failure;
 /// What `args` say, or the exit code of a program that has said what is wrong with them (or has
 /// printed the help that was asked for).
 pub fn parse<T: Parser>(args: Vec<OsString>) -> Result<T, ExitCode> {
+    #[cfg(feature = "manual")]
+    if let Some(written) = crate::manual::asked(T::command(), &args) {
+        return Err(written);
+    }
     T::try_parse_from(args).map_err(|e| say::<T>(&e))
 }
 

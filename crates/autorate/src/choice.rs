@@ -133,11 +133,6 @@ impl Choice {
         self.used().is_some_and(|r| r.trust.is_suspicious())
     }
 
-    /// Next to nothing passes.
-    pub(crate) fn is_idle(&self, view: &View) -> bool {
-        load(view) < IDLE
-    }
-
     /// Probes those that are not used, once in a while.
     pub(crate) fn keep_warm(&mut self, view: &View, now: Duration) -> Result<(), Error> {
         let idle = load(view) < IDLE;
@@ -207,6 +202,11 @@ impl Choice {
         self.used = self.next(beyond, now);
         Some(Doubted { of, why })
     }
+}
+
+/// Next to nothing passes.
+pub(crate) fn is_idle(view: &View) -> bool {
+    load(view) < IDLE
 }
 
 /// How much of what the line carries passes, in the direction where that is more.

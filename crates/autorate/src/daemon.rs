@@ -18,7 +18,7 @@ use evenkeel_sys::{clock, memory};
 
 use crate::asked::Reflector;
 use crate::candidates::{Candidate, candidates};
-use crate::choice::Choice;
+use crate::choice::{self, Choice};
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
 use crate::reflector::{Found, Host, SIZE, find};
@@ -198,7 +198,7 @@ impl Daemon {
     /// Whether it is time to try what else could be probed.
     fn wants_others(&self, now: Duration) -> bool {
         let view = self.controller.view(now);
-        let later = now.saturating_sub(self.sought) > ALONE && self.choice.is_idle(&view);
+        let later = now.saturating_sub(self.sought) > ALONE && choice::is_idle(&view);
         later || self.no_signal || self.choice.is_suspected()
     }
 

@@ -60,7 +60,7 @@ const BEST: f64 = 0.01;
 /// Used to the full without a queue for so long, s, a line does carry what is known.
 const TESTED: f64 = 1.0;
 /// Less of a direction than this share of its capacity makes no queue: acknowledgements, and calls.
-const IN_USE: f64 = 0.05;
+const IN_USE: f64 = 0.1;
 /// Jitter hides queues from this on, s.
 const HIDES: f64 = 0.002;
 

@@ -162,8 +162,8 @@ impl Reflector {
         Ok(())
     }
 
-    /// What its sockets have taken in.
-    pub(crate) fn heard(&mut self) -> Heard {
+    /// What its sockets have taken in, over a line whose delay wanders by so much, s.
+    pub(crate) fn heard(&mut self, wander: f64) -> Heard {
         let mut heard = Heard::default();
         while let Some(event) = self.pinger.poll() {
             let o = match event {
@@ -183,7 +183,7 @@ impl Reflector {
             self.least_ever = self.least_ever.into_iter().chain(delay).min();
             if let Some(a) = &mut answer {
                 self.unanswered = 0;
-                heard.stamps = self.check_stamps(a).or(heard.stamps);
+                heard.stamps = self.check_stamps(a, wander).or(heard.stamps);
             } else {
                 self.unanswered = self.unanswered.saturating_add(1);
             }
@@ -193,8 +193,8 @@ impl Reflector {
     }
 
     /// Takes away stamps that cannot be true.
-    fn check_stamps(&mut self, a: &mut Answered) -> Option<stamps::News> {
-        let news = self.stamps.note(a.came, a.one_way?);
+    fn check_stamps(&mut self, a: &mut Answered, wander: f64) -> Option<stamps::News> {
+        let news = self.stamps.note(a.came, a.one_way?, wander);
         if !self.stamps.are_believed() {
             a.one_way = None;
         }

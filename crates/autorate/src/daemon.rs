@@ -375,7 +375,8 @@ impl Daemon {
             return Ok(());
         };
         reflector.pinger.wait(Some(until))?;
-        let heard = reflector.heard();
+        let wander = self.controller.view(clock::monotonic()).rise_ms / 1e3;
+        let heard = reflector.heard(wander);
         let (address, seldom) = (reflector.found.address, reflector.is_seldom());
         let least = reflector.least();
         if !heard.answers.is_empty() {

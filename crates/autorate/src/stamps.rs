@@ -2,8 +2,8 @@
 //!
 //! The way there and the way back together are the round trip, which one clock measured, and
 //! queues only ever add to either. So while the round trip is longer by some ms than when the line
-//! was idle, neither way can be longer by more than those, nor shorter than it was. A clock that is
-//! stepped or stands still breaks that.
+//! was idle, neither way can be longer by more than those, nor shorter than it was, but for what
+//! each way wanders by itself. A clock that is stepped or stands still breaks that.
 //!
 //! | state | stamps | next |
 //! |---|---|---|
@@ -71,8 +71,8 @@ impl Stamps {
         self.state == State::Believed
     }
 
-    /// An answer came at `now`.
-    pub(crate) fn note(&mut self, now: Duration, one_way: OneWay) -> Option<News> {
+    /// An answer came at `now`, over a line whose delay wanders by so much without a queue, s.
+    pub(crate) fn note(&mut self, now: Duration, one_way: OneWay, wander: f64) -> Option<News> {
         let now = now.as_secs_f64();
         let sample = Sample {
             at: now,
@@ -90,7 +90,7 @@ impl Stamps {
             self.idle = self.next.take();
         }
         let idle = self.idle?;
-        if !agrees(idle, sample) {
+        if !agrees(idle, sample, wander) {
             (self.idle, self.next) = (Some(sample), None);
             let before = std::mem::replace(&mut self.state, State::Doubted(now));
             return (before == State::Believed).then_some(News::Contradict);
@@ -110,9 +110,9 @@ impl Stamps {
     }
 }
 
-/// Whether the way there changed by no more than the round trip did.
-fn agrees(idle: Sample, sample: Sample) -> bool {
-    let off = STEPS + DRIFT * (sample.at - idle.at);
+/// Whether the way there changed by no more than the round trip did, and both ways wander.
+fn agrees(idle: Sample, sample: Sample, wander: f64) -> bool {
+    let off = STEPS + wander + DRIFT * (sample.at - idle.at);
     let longer = sample.trip - idle.trip;
     let there = sample.there - idle.there;
     (longer.min(0.0) - off..=longer.max(0.0) + off).contains(&there)
@@ -141,12 +141,22 @@ mod tests {
         ahead: impl Fn(f64) -> f64,
         queues: impl Fn(f64) -> [f64; 2],
     ) -> Vec<(u64, News)> {
+        news_of_wandering(seconds, 0.0, ahead, queues)
+    }
+
+    /// The same on a line whose delay wanders by so much, s.
+    fn news_of_wandering(
+        seconds: u64,
+        wander: f64,
+        ahead: impl Fn(f64) -> f64,
+        queues: impl Fn(f64) -> [f64; 2],
+    ) -> Vec<(u64, News)> {
         let mut stamps = Stamps::default();
         let mut all = Vec::new();
         for n in 0..10 * seconds {
             let s = n as f64 / 10.0;
             let (now, one_way) = stamped(100 * n, ahead(s), queues(s));
-            all.extend(stamps.note(now, one_way).map(|news| (n / 10, news)));
+            all.extend(stamps.note(now, one_way, wander).map(|news| (n / 10, news)));
         }
         all
     }
@@ -198,5 +208,18 @@ mod tests {
     fn another_route_is_no_contradiction() {
         let longer = |s: f64| if s < 100.0 { [0.0; 2] } else { [12.0, 12.0] };
         assert_eq!(news(900, |_| 0.0, longer), []);
+    }
+
+    #[test]
+    fn a_way_that_wanders_is_no_contradiction_and_a_step_is_one_all_the_same() {
+        // Each way becomes shorter by 16 ms, and a queue of 30 ms stands there.
+        let wanders = |s: f64| if s < 5.0 { [20.0, 20.0] } else { [34.0, 4.0] };
+        let none = news_of_wandering(60, 0.020, |_| 0.0, wanders);
+        assert_eq!(none, []);
+        let doubted = news(20, |_| 0.0, wanders);
+        assert_eq!(doubted, [(5, News::Contradict)]);
+        let step = |s: f64| if s < 30.0 { 0.0 } else { 500.0 };
+        let all = news_of_wandering(60, 0.020, step, wanders);
+        assert_eq!(all, [(30, News::Contradict)]);
     }
 }

@@ -6,8 +6,8 @@
 
 use super::draw::draw;
 use super::scene::Scene;
-use crate::Direction;
 use crate::pipe::SplitMix64;
+use crate::{Direction, PerDirection};
 
 /// How long such a line is looked at, when its load begins, and when something happens, s.
 const LENGTH: f64 = 100.0;
@@ -15,6 +15,8 @@ const LOADED: f64 = 4.0;
 const HAPPENS: f64 = 40.0;
 /// What a line carries at least, bytes/s.
 const LEAST: f64 = 0.5e6 / 8.0;
+/// A mobile line changes each, s.
+const WALKS: f64 = 0.25;
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,17 +33,20 @@ pub enum Change {
     Taken,
     /// One to four flows of somebody else, whom nobody shapes, for 25 s.
     Competitors,
+    /// Rates and the round trip of both directions never settle, as those of mobile lines.
+    Mobile,
 }
 
 impl Change {
     /// All of them.
-    pub const ALL: [Change; 6] = [
+    pub const ALL: [Change; 7] = [
         Change::Falls,
         Change::Rises,
         Change::LongerWay,
         Change::Stalls,
         Change::Taken,
         Change::Competitors,
+        Change::Mobile,
     ];
 
     /// In words.
@@ -53,6 +58,7 @@ impl Change {
             Change::Stalls => "stalls",
             Change::Taken => "taken by others",
             Change::Competitors => "shared with others",
+            Change::Mobile => "mobile",
         }
     }
 }
@@ -90,8 +96,34 @@ pub fn draw_change(seed: u64, change: Change, d: Direction) -> Scene {
             let flows = 1 + (r.unit() * 4.0) as u32;
             scene.competitors[d] = vec![(at, at + 25.0, flows)];
         }
+        Change::Mobile => mobile(&mut scene, &mut r),
     }
     scene
+}
+
+/// Rates walk between all and a twentieth of what the line carries at most, by up to a factor of two each quarter of
+/// a second; the round trip walks between its least and up to 60 ms more, any share of that on the way from us.
+fn mobile(scene: &mut Scene, r: &mut SplitMix64) {
+    let most = PerDirection::of(|d| scene.sides[d].capacity.first().map_or(LEAST, |c| c.1));
+    let longest = 0.06 * r.unit();
+    scene.wander_up = r.unit();
+    let mut shares = PerDirection::of(|_| r.unit());
+    let mut longer = longest * r.unit();
+    for n in 0..(LENGTH / WALKS) as u32 {
+        let t = f64::from(n) * WALKS;
+        for d in Direction::BOTH {
+            shares[d] =
+                (shares[d] + (2.0 * r.unit() - 1.0) * 2f64.ln() / 20f64.ln()).clamp(0.0, 1.0);
+            let carries = (most[d] / 20f64.powf(1.0 - shares[d])).max(0.2 * LEAST);
+            let capacity = &mut scene.sides[d].capacity;
+            if n == 0 {
+                capacity.clear();
+            }
+            capacity.push((t, carries));
+        }
+        longer = (longer + 0.25 * longest * (r.unit() - 0.5)).clamp(0.0, longest);
+        scene.wander.push((t, longer));
+    }
 }
 
 /// 0.5 to 300 Mbit/s towards us, from us a twentieth of that at least; buffers hold as long as before.

@@ -51,6 +51,7 @@ pub fn draw(seed: u64) -> Scene {
         jitter,
         loss,
         wander: Vec::new(),
+        wander_up: 0.5,
         cross_traffic: PerDirection::default(),
         competitors: PerDirection::default(),
         framing,

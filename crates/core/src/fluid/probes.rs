@@ -45,7 +45,7 @@ impl Probes {
         let up = &links.up;
         let serial = serial(scene, up, random);
         let exit = t + up.waits() + serial;
-        let at = exit + rtt / 2.0 + random.unit() * scene.jitter;
+        let at = exit + way(scene, rtt, scene.wander_up) + random.unit() * scene.jitter;
         let lost = if up.has_room(scene.sides.up.buffer) {
             0.0
         } else {
@@ -80,7 +80,8 @@ impl Probes {
                 continue;
             }
             let wait = down.waits() + serial(scene, down, random);
-            let at = p.at + wait + rtt / 2.0 + random.unit() * scene.jitter;
+            let at =
+                p.at + wait + way(scene, rtt, 1.0 - scene.wander_up) + random.unit() * scene.jitter;
             let lost = if down.has_room(scene.sides.down.buffer) {
                 0.0
             } else {
@@ -97,6 +98,11 @@ impl Probes {
     pub(super) fn back(&mut self, t: f64) -> Option<Probe> {
         due(&mut self.back, t)
     }
+}
+
+/// One way of a round trip that takes so long now, with this share of what it wanders by, s.
+fn way(scene: &Scene, rtt: f64, share: f64) -> f64 {
+    0.5 * scene.rtt + share * (rtt - scene.rtt)
 }
 
 /// A packet may be on the line when a probe comes, s.

@@ -45,6 +45,8 @@ pub struct Scene {
     pub loss: f64,
     /// The round trip grows by so much from each time on, s.
     pub wander: Vec<(f64, f64)>,
+    /// This share of that is on the way from us.
+    pub wander_up: f64,
     /// Bytes per second that somebody else on the line takes whatever happens, from each time on.
     pub cross_traffic: PerDirection<Vec<(f64, f64)>>,
     /// Flows of somebody else on the line, whom nobody shapes.

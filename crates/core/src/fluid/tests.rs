@@ -24,6 +24,7 @@ fn scene() -> Scene {
         jitter: 0.0,
         loss: 0.0,
         wander: Vec::new(),
+        wander_up: 0.5,
         cross_traffic: PerDirection::default(),
         competitors: PerDirection::default(),
         framing: Framing::new(Mode::None, 38, 84),

@@ -16,8 +16,8 @@ const HEADROOM: f64 = 0.01;
 /// A step that is known to be smaller than this is waited for as if it were this one.
 const STEP: f64 = 0.02;
 /// How steps grow.
-const GROWTH: f64 = 1.6;
-const LONGEST_STEP: f64 = 0.25;
+const GROWTH: f64 = 2.0;
+const LONGEST_STEP: f64 = 0.5;
 /// A try shows a queue within about this time, s, if the line does not carry it.
 const SHOWN: f64 = 1.0;
 /// A line that changed within this time, s, may change again.
@@ -146,7 +146,12 @@ impl DirectionState {
             if context.now < since + self.hold(context) {
                 return Outcome::Nothing;
             }
-            let proven = self.throughput(context).max(capacity);
+            let passes = self.throughput(context);
+            if passes < FULL * capacity {
+                // Nobody wants more now.
+                return self.rests(context);
+            }
+            let proven = passes.max(capacity);
             self.proven(proven, context);
             self.phase = Phase::ProbeUp {
                 level: proven * (1.0 + self.free()),
@@ -206,9 +211,54 @@ impl DirectionState {
             self.changed(Some(before), capacity, context.now);
             self.patience = PATIENCE[0];
         }
+        self.rests(context)
+    }
+
+    /// The try is over: so much went through.
+    fn rests(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
         self.next_probe_up =
             context.now + 0.5 * self.patience * (1.0 - self.volatility(context.now)).powi(2);
         Outcome::Changed(Reason::Proven { dir: self.dir })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(now: f64) -> Context {
+        Context {
+            now,
+            rtt: 0.040,
+            rise: 0.005,
+            wander: 0.004,
+            pace: 0.020,
+            noise: 0.001,
+            packet: 1538.0,
+            beside: 0.0,
+            apart: 0.001,
+            probed: true,
+        }
+    }
+
+    /// The phase a second after a try began on a line that never settles, of which so much is used.
+    fn phase_after_a_try(used: f64) -> Phase {
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(1e6, 0.0);
+        way.volatility = (1.0, 9.0);
+        for n in 0..=100 {
+            let t = 9.0 + f64::from(n) * 0.01;
+            way.meter.note(t, used * 1e6 * t);
+        }
+        let before = 1e6;
+        let _ = way.probe_up(1.25e6, 0.25, 9.0, before, &context(10.0));
+        way.phase
+    }
+
+    #[test]
+    fn a_line_that_never_settles_is_tried_for_as_long_as_it_is_used() {
+        assert!(matches!(phase_after_a_try(1.2), Phase::ProbeUp { .. }));
+        assert_eq!(phase_after_a_try(0.1), Phase::Steady);
     }
 }

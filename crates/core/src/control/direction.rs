@@ -7,6 +7,23 @@
 //! line is tried upwards only where it is used to the full and no queue stands, by steps that
 //! grow until one stands; one that never settles is followed (`probing_up`, `pulses`). Non-goals: the
 //! delay of whom (`mod.rs`), packets.
+//!
+//! | phase | what happens | next phase | function |
+//! |---|---|---|---|
+//! | open | two probes in a row meet a queue that what we sent explains | drain, with a first capacity | `drain.rs::congested` |
+//! | open | a guess or a profile | steady | `believe` |
+//! | steady | used to nine tenths, no queue of late, the other direction rests or queues are told apart | probing up | `probing_up.rs::steady` |
+//! | steady, probing up | two probes in a row meet a queue | drain | `drain.rs::congested` |
+//! | probing up | the step would have shown a queue by now | probing up, the next step twice as large | `probing_up.rs::probe_up` |
+//! | probing up | nobody uses more | steady | `probing_up.rs::rests` |
+//! | probing up | a queue stands in the other direction, or may | steady | `probing_up.rs::rest` |
+//! | steady, probing up, on a line that never settles | a queue shorter than the one that is kept | probing up, from what the queue shows | `probing_up.rs::follow` |
+//! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
+//! | drain | the queue is gone | steady | `drain.rs::has_gone` |
+//! | drain | it does not follow the cut | steady, with what was known before; open, if nothing was | `drain.rs::not_here` |
+//! | drain | no answer for two seconds | steady, with what was known at the cut | `drain.rs::end_cut` |
+//!
+//! Whether the line never settles is no phase: it is how much it changed of late (`volatility`).
 
 mod drain;
 mod overdue;

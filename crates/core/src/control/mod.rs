@@ -600,6 +600,14 @@ impl Controller {
                 Outcome::NotHere(_) if i == DOWN && !is_attributed => self.attributed = None,
                 Outcome::Changed(why) => self.why = why,
                 Outcome::NotHere(queue) => {
+                    let context = self.context(i, now);
+                    self.directions[i].compete(queue, &context);
+                    self.why = Reason::Shared {
+                        dir: self.directions[i].dir,
+                        queue_ms: queue * 1e3,
+                    };
+                }
+                Outcome::Longer(queue) => {
                     self.lengthened(i, queue, now);
                     self.why = Reason::NotOurs {
                         dir: self.directions[i].dir,
@@ -617,6 +625,7 @@ impl Controller {
         wanders
             .max(0.7 * self.directions[i].standing_queue(now))
             .min(SLACKEST)
+            .max(self.directions[i].others_queue())
     }
 
     /// Says what changed.

@@ -171,6 +171,8 @@ pub(super) enum Outcome {
     NotHere(f64),
     /// The way in this direction has become so much longer, s.
     Longer(f64),
+    /// Between so much and so much, s, stood for some time whatever was sent.
+    Stood { least: f64, most: f64 },
 }
 
 /// One direction.

@@ -23,15 +23,17 @@ const TESTS: [f64; 2] = [4.0, 16.0];
 
 /// What is known of a queue that is somebody else's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Compete {
+pub(in crate::control) struct Compete {
     /// What the line carries if it is all ours, bytes/s.
-    pub(super) alone: f64,
+    pub(in crate::control) alone: f64,
     /// A cut shows whose it is then.
     test: f64,
     /// No queue since.
     none_since: Option<f64>,
-    /// The least queue since a time.
-    least: (f64, f64),
+    /// The least and the longest queue since a time.
+    since: f64,
+    least: f64,
+    most: f64,
 }
 
 impl DirectionState {
@@ -48,7 +50,9 @@ impl DirectionState {
             alone,
             test: context.now + self.tests,
             none_since: None,
-            least: (context.now, queue),
+            since: context.now,
+            least: queue,
+            most: queue,
         });
     }
 
@@ -63,7 +67,8 @@ impl DirectionState {
     pub(super) fn competes(&mut self, mut c: Compete, context: &Context) -> Outcome {
         let queue = self.latest.map_or(0.0, |p| p.queue);
         let sooner = 1.0 - (1.0 - RESTLESS) * self.volatility(context.now);
-        c.least.1 = c.least.1.min(queue);
+        c.least = c.least.min(queue);
+        c.most = c.most.max(queue);
         if self.run.is_empty() {
             let since = *c.none_since.get_or_insert(context.now);
             self.phase = Phase::Compete(c);
@@ -75,14 +80,15 @@ impl DirectionState {
         }
         c.none_since = None;
         self.phase = Phase::Compete(c);
-        if context.now - c.least.0 > (STANDS * sooner).max(4.0 * context.rtt) {
-            let least = c.least.1;
-            c.least = (context.now, queue);
+        if context.now - c.since > (STANDS * sooner).max(4.0 * context.rtt) {
+            let stood = Outcome::Stood {
+                least: c.least,
+                most: c.most,
+            };
+            (c.since, c.least, c.most) = (context.now, queue, queue);
             self.phase = Phase::Compete(c);
-            if least > context.rise {
-                self.run.clear();
-                return Outcome::Longer(least);
-            }
+            self.run.clear();
+            return stood;
         }
         if context.now > c.test && self.run.len() >= 2 && self.is_loaded(context) {
             return self.doubt(self.known(), self.volatility, context);

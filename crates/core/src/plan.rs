@@ -168,7 +168,8 @@ pub fn plan_followed(
     policy: Policy,
     targets: PerDirection<Option<Target>>,
 ) -> Result<Plan, PlanError> {
-    let capacity = targets.map(|t| t.map_or(Line::OPEN, |t| t.capacity));
+    let known = targets.map(|t| t.and_then(Target::at_capacity));
+    let capacity = known.map(|t| t.map_or(Line::OPEN, |t| t.capacity));
     let line = Line {
         down: capacity.down,
         up: capacity.up,

@@ -150,7 +150,7 @@ impl Live {
         };
         let trips = maps.take_rtt_samples()?;
         let mut backlog = 0;
-        if self.plan.line.up != Line::OPEN {
+        if self.targets.up.is_some() {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
             let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
             backlog = waiting(&qdiscs, EGRESS);
@@ -229,7 +229,7 @@ impl Live {
     /// unless rates came back by themselves.
     fn put(&mut self, targets: PerDirection<Option<Target>>, known: bool) -> Result<(), Error> {
         let next = self.planned(targets)?;
-        let full = self.planned(targets.map(|t| t.map(Target::at_capacity)))?;
+        let full = self.planned(targets.map(|t| t.and_then(Target::at_capacity)))?;
         // Sizes follow rates loosely: there are as many as there are leaves, and each change of a
         // device's is news to all who watch links.
         let sizes = !known || is_far(self.sized, &next);

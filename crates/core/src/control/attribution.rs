@@ -86,7 +86,7 @@ impl Controller {
         let Some((i, _)) = self.attributed else {
             return;
         };
-        let rests = matches!(self.directions[i].phase, Phase::Open | Phase::Steady);
+        let rests = matches!(self.directions[i].phase, Phase::Open(_) | Phase::Steady);
         let (at, waited) = self.attributed_at;
         if !rests || self.in_use(i, now) {
             self.attributed_at = (now, queue);

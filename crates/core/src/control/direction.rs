@@ -11,6 +11,7 @@
 //! | phase | what happens | next phase | function |
 //! |---|---|---|---|
 //! | open | two probes in a row meet a queue that what we sent explains | drain, with a first capacity | `drain.rs::congested` |
+//! | open | what was let out has passed without a queue | open, twice as far | `opening.rs::open` |
 //! | open | a guess or a profile | steady | `believe` |
 //! | steady | used to nine tenths, no queue of late, the other direction rests or queues are told apart | probing up | `probing_up.rs::steady` |
 //! | steady, probing up | two probes in a row meet a queue | drain | `drain.rs::congested` |
@@ -20,13 +21,16 @@
 //! | steady, probing up, on a line that never settles | a queue shorter than the one that is kept | probing up, from what the queue shows | `probing_up.rs::follow` |
 //! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
 //! | drain | the queue is gone | steady | `drain.rs::has_gone` |
-//! | drain | it does not follow the cut | steady, with what was known before; open, if nothing was | `drain.rs::not_here` |
+//! | drain | it does not follow the cut | compete, with what was known before; open, if nothing was | `drain.rs::not_here` |
+//! | compete | nothing has stood for a while | steady | `compete.rs::competes` |
+//! | compete | it is time to test whose the queue is | drain | `drain.rs::doubt` |
 //! | drain | no answer for two seconds | steady, with what was known at the cut | `drain.rs::end_cut` |
 //!
 //! Whether the line never settles is no phase: it is how much it changed of late (`volatility`).
 
 mod compete;
 mod drain;
+mod opening;
 mod overdue;
 mod probing_up;
 mod pulses;
@@ -36,6 +40,7 @@ use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
 use crate::Direction;
 use compete::Compete;
+use opening::Opening;
 use pulses::Pulses;
 
 pub(super) use overdue::InFlight;
@@ -107,13 +112,19 @@ pub(super) struct Context {
     pub apart: f64,
     /// Probes are what is heard.
     pub probed: bool,
+    /// What one takes on a line without a queue is known.
+    pub known: bool,
+    /// What comes the other way, bytes/s.
+    pub comes: f64,
+    /// The queue of the other direction, if nothing tells them apart, s.
+    pub elsewhere: f64,
 }
 
 /// What is being done with a direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Phase {
-    /// Nothing is known of its capacity: it is not shaped.
-    Open,
+    /// Nothing is known of its capacity: what we send is let out by and by.
+    Open(Opening),
     /// It is used as far as it is known.
     Steady,
     /// A queue is made to go away.
@@ -241,7 +252,7 @@ impl DirectionState {
             capacity: None,
             error: GUESSED,
             prior: None,
-            phase: Phase::Open,
+            phase: Phase::Open(Opening::default()),
             run: Run::new(dir),
             pulses: Pulses::default(),
             bound: None,
@@ -291,7 +302,7 @@ impl DirectionState {
             return Some((capacity, self.pulse(capacity, context)));
         }
         Some(match self.phase {
-            Phase::Open => return None,
+            Phase::Open(_) => return None,
             Phase::Steady | Phase::Compete(_) => (capacity, 1.0),
             Phase::ProbeUp { level, .. } => (self.bounded(level), 1.0),
             Phase::Drain(drain) => {
@@ -320,6 +331,14 @@ impl DirectionState {
         })
     }
 
+    /// What may be sent while nothing is known, if that is held.
+    pub(super) fn opened(&self, context: &Context) -> Option<f64> {
+        match self.phase {
+            Phase::Open(opening) if self.bound.is_none() => self.let_out(opening, context),
+            _ => None,
+        }
+    }
+
     /// A probe came back.
     pub(super) fn observe(&mut self, p: Point, context: &Context) {
         self.latest = Some(p);
@@ -330,7 +349,7 @@ impl DirectionState {
         self.wanders = context.wander > WANDERS;
         let prior = self.known().filter(|_| !self.is_volatile(context.now));
         let began = self.run.is_empty();
-        let open = self.phase == Phase::Open;
+        let open = matches!(self.phase, Phase::Open(_));
         let hidden = open && context.wander > HIDES;
         if self.run.push(p, context.rise, context.pace, hidden) {
             if began {
@@ -458,7 +477,7 @@ impl DirectionState {
         match self.phase {
             Phase::Drain(drain) => drain.failures > 0,
             Phase::Compete(_) => true,
-            Phase::Open | Phase::Steady | Phase::ProbeUp { .. } => false,
+            Phase::Open(_) | Phase::Steady | Phase::ProbeUp { .. } => false,
         }
     }
 
@@ -515,6 +534,7 @@ impl DirectionState {
                 self.follow(queue, standing_queue, context)
             }
             _ if self.run.len() >= 2 && self.is_loaded(context) => self.congested(context),
+            Phase::Open(opening) => self.open(opening, context),
             Phase::Steady if may_probe_up => self.steady(context),
             Phase::ProbeUp {
                 level,

@@ -74,6 +74,8 @@ const SHORT: f64 = 0.010;
 const CHANGE: f64 = 0.004;
 /// Nor a smaller one than this within a pulse: each costs time.
 const PULSE_CHANGE: f64 = 0.05;
+/// Nor one by less than this while a direction is opened by steps of two.
+const OPENING_CHANGE: f64 = 0.25;
 
 /// What a person may say; all of it may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -275,6 +277,9 @@ impl Controller {
             actions: VecDeque::new(),
             why: Reason::Guess,
         };
+        if settings.bounds.up.guess.is_none() {
+            controller.why = Reason::Opening { dir: UP };
+        }
         controller
             .actions
             .push_back(Action::Pace(Duration::from_secs_f64(SLOW)));
@@ -328,7 +333,13 @@ impl Controller {
             packet,
             beside,
             apart: (apart * wander).max(STEPS),
-            probed: self.passive.is_none(),
+            probed: self.passive.is_none() && !self.no_signal,
+            known: self.base.value().is_some(),
+            elsewhere: match self.offsets {
+                Some(_) => 0.0,
+                None => self.directions[i.other()].latest.map_or(0.0, |p| p.queue),
+            },
+            comes: self.directions[i.other()].meter.rate(0.1).unwrap_or(0.0),
         }
     }
 
@@ -639,22 +650,29 @@ impl Controller {
     fn apply(&mut self, now: f64) {
         let wanted = PerDirection::of(|i| {
             let context = self.context(i, now);
-            self.directions[i]
-                .target(&context)
-                .map(|(capacity, factor)| Target {
-                    capacity: rate(capacity),
-                    permille: (factor * 1000.0).round() as u32,
-                    slack_us: (self.slack(i, now) * 1e6) as u32,
-                    volatile: self.directions[i].standing_queue(now) > 0.0,
-                    pulses: self.directions[i].has_pulses(&context),
-                })
+            let way = &self.directions[i];
+            let opened = way.opened(&context);
+            let target = opened.map(|level| (level, 1.0)).or(way.target(&context));
+            target.map(|(capacity, factor)| Target {
+                capacity: rate(capacity),
+                permille: (factor * 1000.0).round() as u32,
+                slack_us: (self.slack(i, now) * 1e6) as u32,
+                volatile: way.standing_queue(now) > 0.0,
+                pulses: way.has_pulses(&context),
+                opening: opened.is_some(),
+            })
         });
-        let (mut lower, mut higher, mut pulse) = (false, false, false);
+        let (mut lower, mut higher, mut pulse, mut opens) = (false, false, false, false);
         for (new, old) in wanted.iter().zip(self.shaped.iter()) {
             let value =
                 |t: &Option<Target>| t.map(|t| t.capacity.bps() as f64 * f64::from(t.permille));
             let pulses = new.is_some_and(|t| t.pulses);
-            let least = if pulses { PULSE_CHANGE } else { CHANGE };
+            let opening = new.is_some_and(|t| t.opening);
+            let least = match (pulses, opening) {
+                (true, _) => PULSE_CHANGE,
+                (_, true) => OPENING_CHANGE,
+                _ => CHANGE,
+            };
             let (falls, rises) = match (value(new), value(old)) {
                 (Some(new), Some(old)) => (new < old * (1.0 - least), new > old * (1.0 + least)),
                 (Some(_), None) => (true, false),
@@ -668,9 +686,11 @@ impl Controller {
             } else {
                 lower |= falls;
                 higher |= rises;
+                // Steps of it follow answers.
+                opens |= rises && opening;
             }
         }
-        if lower || higher && now - self.raised >= RAISE_EVERY {
+        if lower || opens || higher && now - self.raised >= RAISE_EVERY {
             self.raised = now;
             self.shaped = wanted;
         } else if pulse {

@@ -21,6 +21,11 @@ pub enum Reason {
         /// So long.
         queue_ms: f64,
     },
+    /// Nothing is known yet: what was let out has passed, and twice as much may.
+    Opening {
+        /// In this direction.
+        dir: Direction,
+    },
     /// Probes do not come back, so a queue grows at the bottleneck.
     Late {
         /// In this direction.
@@ -91,6 +96,9 @@ impl fmt::Display for Reason {
                 "{}: a queue of {queue_ms:.1} ms stands at the bottleneck, which shows what it carries",
                 word(dir)
             ),
+            Reason::Opening { dir } => {
+                write!(f, "{}: opened step by step until a queue shows what the line carries", word(dir))
+            }
             Reason::Late { dir, late_ms } => write!(
                 f,
                 "{}: probes are {late_ms:.0} ms late, so a queue grows at the bottleneck",

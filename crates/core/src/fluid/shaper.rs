@@ -93,7 +93,8 @@ impl Shaper {
 }
 
 fn shaping(policy: &Policy, framing: Framing, targets: PerDirection<Option<Target>>) -> Shaping {
-    let capacity = targets.map(|t| t.map_or(Line::OPEN, |t| t.capacity));
+    let known = targets.map(|t| t.and_then(Target::at_capacity));
+    let capacity = known.map(|t| t.map_or(Line::OPEN, |t| t.capacity));
     let given = Given {
         line: Line {
             down: capacity.down,

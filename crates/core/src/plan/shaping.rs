@@ -35,6 +35,9 @@ const INTERVAL_PER_SLACK_VOLATILE: u32 = 30;
 /// sent when the line carries more.
 const INTERVAL_PER_SLACK_PULSES: u32 = 200;
 
+/// The same while a line of which nothing is known is opened by steps: a signal would end the senders' slow start.
+const INTERVAL_OPENING: Duration = Duration::from_secs(10);
+
 /// How long IP packets of new TCP connections may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Segments {
@@ -139,14 +142,21 @@ impl Shaping {
             _ => INTERVAL_PER_SLACK,
         };
         Shaping {
-            up: part(self.up, permille.up),
+            up: match targets.up {
+                Some(t) if t.opening => whole_kbit(t.capacity).max(Rate::MIN),
+                _ => part(self.up, permille.up),
+            },
             down: part(self.down, if is_distant { DISTANT } else { permille.down }),
             windows: self.windows.map(|w| part(w, permille.down)),
             // The shaper that would hold what knows no windows is too far away.
             surcharge: if is_distant { 0 } else { self.surcharge },
             slack: self.slack.max(slack.down),
             intervals: PerDirection {
-                up: Some(INTERVAL + per_slack * slack.up),
+                up: Some(if targets.up.is_some_and(|t| t.opening) {
+                    INTERVAL_OPENING
+                } else {
+                    INTERVAL + per_slack * slack.up
+                }),
                 down: self.windows.map(|_| INTERVAL_BEHIND_WINDOWS),
             },
             segments: self.segments,

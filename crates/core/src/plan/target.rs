@@ -22,15 +22,17 @@ pub struct Target {
     pub volatile: bool,
     /// It is followed by pulses: nobody else waits for what waits at the shaper meanwhile.
     pub pulses: bool,
+    /// What the line carries is not known: so much may be used until it is.
+    pub opening: bool,
 }
 
 impl Target {
-    /// The same with all of the capacity in use, neither less nor more.
+    /// The same with all of the capacity in use, neither less nor more; `None`: that is not known.
     #[must_use]
-    pub fn at_capacity(self) -> Self {
-        Target {
+    pub fn at_capacity(self) -> Option<Self> {
+        (!self.opening).then_some(Target {
             permille: 1000,
             ..self
-        }
+        })
     }
 }

@@ -327,6 +327,7 @@ fn cake_has_the_interval_of_its_direction() {
         slack_us: 5000,
         volatile: false,
         pulses: false,
+        opening: false,
     };
     let line = vdsl();
     let targets = PerDirection {
@@ -359,6 +360,7 @@ fn a_volatile_line_is_shaped_from_afar_where_windows_hold() {
         slack_us: 20_000,
         volatile: true,
         pulses: false,
+        opening: false,
     };
     let targets = PerDirection::of(|_| Some(target));
     let of = |windows| {
@@ -668,6 +670,7 @@ fn policed_lines_are_filled() {
 fn intervals_follow_the_slack() {
     let interval = |volatile, pulses| {
         let target = Target {
+            opening: false,
             capacity: Rate::from_kbit(40_000),
             permille: 1000,
             slack_us: 1000,

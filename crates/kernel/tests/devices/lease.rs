@@ -64,6 +64,7 @@ fn the_process() {
                         slack_us: 0,
                         volatile: false,
                         pulses: false,
+                        opening: false,
                     })
                 };
                 let targets = PerDirection {

@@ -4,6 +4,7 @@
 //! is not here, and what may be elsewhere teaches nothing before it did follow one. Non-goals:
 //! going upwards (`probing_up`).
 
+use super::opening::Opening;
 use super::{Context, DirectionState, Drain, GUESSED, Outcome, PATIENCE, Phase};
 use crate::Direction;
 use crate::control::Reason;
@@ -69,7 +70,7 @@ impl DirectionState {
         else {
             return true;
         };
-        let slowest = found.capacity * (1.0 - 2.0 * found.error).max(0.5);
+        let slowest = (found.capacity * (1.0 - 2.0 * found.error).max(0.5)).max(self.passed());
         let made = self.meter.queue_since(self.clear, slowest, p.left);
         let made = made + context.packet / slowest + context.rise;
         made > OWN * queue
@@ -363,7 +364,7 @@ impl DirectionState {
             }
             None if !self.is_attributed && !drain.followed => {
                 self.capacity = None;
-                self.phase = Phase::Open;
+                self.phase = Phase::Open(Opening::default());
             }
             None => {}
         }
@@ -379,7 +380,7 @@ impl DirectionState {
         self.capacity = drain.before.map(|k| (k.capacity, context.now));
         match drain.before {
             Some(before) => self.error = before.error,
-            None => self.phase = Phase::Open,
+            None => self.phase = Phase::Open(Opening::default()),
         }
         ended
     }

@@ -239,6 +239,9 @@ mod tests {
             beside: 0.0,
             apart: 0.001,
             probed: true,
+            known: true,
+            comes: 0.0,
+            elsewhere: 0.0,
         }
     }
 

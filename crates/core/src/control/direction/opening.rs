@@ -1,0 +1,105 @@
+//! The first load of a direction of which nothing is known: it is opened as TCP opens a window.
+//!
+//! Until something is known of what we send, so much is let out, and twice as much as soon as an answer shows that
+//! this has passed without a queue. So the first upload ever makes a queue of some round trips at most, whatever the
+//! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line).
+//!
+//! Principles: what passed is never let out less again; a queue that what we sent cannot explain is somebody else's
+//! and no reason to wait; acknowledgements of a download are never held up; where probes are not answered nothing is
+//! held at all. Non-goals: what the queue says at which it ends (`drain`).
+
+use super::{Context, DirectionState, Outcome, Phase};
+use crate::Direction;
+use crate::control::Reason;
+
+/// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
+const FIRST: f64 = 32_000.0;
+/// What was used to this share is tried.
+const TRIED: f64 = 0.7;
+/// From one step to the next, as a factor (RFC 5681, 3.1: twice for each round trip).
+const GROWS: f64 = 2.0;
+/// Acknowledgements take less than this share of what they acknowledge.
+const ACKNOWLEDGES: f64 = 0.125;
+/// What we sent explains a queue if it made this share of it at least.
+const OWN: f64 = 0.4;
+
+/// How far it is open.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::control) struct Opening {
+    /// What is let out, bytes/s.
+    level: f64,
+    /// Since when.
+    since: f64,
+    /// The most that passed without a queue, bytes/s.
+    passed: f64,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Opening {
+            level: FIRST,
+            since: f64::MIN,
+            passed: 0.0,
+        }
+    }
+}
+
+impl DirectionState {
+    /// What is let out, bytes/s; `None`: it is not held.
+    pub(super) fn let_out(&self, opening: Opening, context: &Context) -> Option<f64> {
+        let is_held = self.dir == Direction::Up && context.probed && context.known;
+        is_held.then_some(opening.level)
+    }
+
+    /// What this direction carries for certain although nothing else is known of it, bytes/s.
+    pub(super) fn passed(&self) -> f64 {
+        match self.phase {
+            Phase::Open(opening) => opening.passed,
+            _ => 0.0,
+        }
+    }
+
+    /// Lets out more once it is known that what was let out has passed.
+    pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
+        opening.level = opening.level.max(ACKNOWLEDGES * context.comes);
+        self.phase = Phase::Open(opening);
+        let Some(level) = self.let_out(opening, context) else {
+            return Outcome::Nothing;
+        };
+        // What the latest answer can know of.
+        let told = self.latest.map_or(f64::MIN, |p| p.left);
+        let span = told - opening.since.max(told - 2.0 * context.rtt - context.pace);
+        if span <= 0.0 || !self.is_somebody_elses(opening, context) {
+            return Outcome::Nothing;
+        }
+        let sent = self.meter.between(told - span, told).unwrap_or(0.0);
+        if sent < TRIED * level * span {
+            return Outcome::Nothing;
+        }
+        self.phase = Phase::Open(Opening {
+            level: level * GROWS,
+            since: context.now,
+            passed: if self.is_clear_of_queues(context) {
+                opening.passed.max(sent / span)
+            } else {
+                opening.passed
+            },
+        });
+        Outcome::Changed(Reason::Opening { dir: self.dir })
+    }
+
+    /// Whether there is no queue, or what we sent cannot have made it: the line carries what has passed already.
+    fn is_somebody_elses(&self, opening: Opening, context: &Context) -> bool {
+        let Some(p) = self.latest.filter(|_| !self.is_clear_of_queues(context)) else {
+            return true;
+        };
+        let passes = opening.passed.max(0.5 * FIRST);
+        let made = self.meter.queue_since(self.clear, passes, p.left) + context.packet / passes;
+        made + context.rise < OWN * (p.queue + context.elsewhere)
+    }
+
+    /// No queue stands here, nor one in the other direction that may be here.
+    fn is_clear_of_queues(&self, context: &Context) -> bool {
+        self.run.is_empty() && context.elsewhere < context.rise
+    }
+}

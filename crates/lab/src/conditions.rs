@@ -1,7 +1,8 @@
 //! The conditions of the lab: evenkeel itself, and beside it other people's designs.
 //!
 //! Principle: exactly what `evenkeel shape` does, through the same call, told the rates and the
-//! framing of the line. Non-goals: how the others are built (`peers`).
+//! framing of the line; `run` is told nothing. Those that know more than a person can (`oracle`) or
+//! have seen the line before (`again`) are files of their own. Non-goals: how the others are built (`peers`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +18,13 @@ use evenkeel_core::{Line, PerDirection};
 use evenkeel_kernel::{Request, StateDir, clear, shape, status};
 
 use crate::peers::Peer;
+
+mod again;
+mod oracle;
+
+use again::Again;
+use oracle::Oracle;
+
 use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 
 /// Of the lab's devices, bytes.
@@ -32,7 +40,8 @@ pub fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
     ];
     let autos =
         autos.map(|(name, mode)| Box::new(Automatic::new(name, mode, state)) as Box<dyn Shaper>);
-    let ours = ours.chain(autos);
+    let more: [Box<dyn Shaper>; 2] = [Box::new(Oracle::new(state)), Box::new(Again::new(state))];
+    let ours = ours.chain(autos).chain(more);
     let peers = Peer::all().into_iter();
     ours.chain(peers.map(|s| Box::new(s) as Box<dyn Shaper>))
         .collect()

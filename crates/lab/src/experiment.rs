@@ -14,9 +14,11 @@ use serde::{Deserialize, Deserializer};
 use crate::error::LabError;
 use crate::millis::millis;
 
+mod access;
 mod changing;
 mod loads;
 
+pub use access::{BucketSpec, ClockSpec, HopSpec, RadioSpec};
 pub use changing::{SwingKind, SwingSpec};
 pub use loads::{FlowKind, FlowSpec, LoadSpec};
 
@@ -34,6 +36,12 @@ pub struct Experiment {
     pub servers: Vec<Server>,
     /// How many hosts are behind the gateway.
     pub clients: usize,
+    /// How many hosts are beside the gateway, behind a box in front of it.
+    #[serde(default)]
+    pub beside: usize,
+    /// Clients that are behind a line of their own, as one of radio is.
+    #[serde(default)]
+    pub radio: Vec<RadioSpec>,
     /// How long things last.
     pub duration: DurationSpec,
     /// The prober.
@@ -88,6 +96,21 @@ pub struct LineSpec {
     /// Behind the line there is another router that masquerades.
     #[serde(default)]
     pub double_nat: bool,
+    /// Between line and gateway there is another router that masquerades.
+    #[serde(default)]
+    pub box_in_front: bool,
+    /// Less than `down` is sold, and this keeps us to it.
+    pub down_bucket: Option<BucketSpec>,
+    /// The same from the customer.
+    pub up_bucket: Option<BucketSpec>,
+    /// The buffer towards the customer is managed by `CoDel`.
+    #[serde(default)]
+    pub down_managed: bool,
+    /// The same from the customer.
+    #[serde(default)]
+    pub up_managed: bool,
+    /// How the near hop answers, if not as a kernel does.
+    pub hop: Option<HopSpec>,
     /// In front of the line towards the customer.
     #[serde(deserialize_with = "buffer")]
     pub down_buffer: Buffer,
@@ -114,6 +137,16 @@ pub struct Server {
     pub name: String,
     /// Round trip from a client over the empty line, before serialisation; not below the line's.
     pub rtt_ms: f64,
+    /// Its TCP has time stamps (RFC 7323).
+    #[serde(default = "yes")]
+    pub time_stamps: bool,
+    /// Its TCP has selective acknowledgements (RFC 2018).
+    #[serde(default = "yes")]
+    pub sack: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How long things last.
@@ -208,6 +241,7 @@ impl Experiment {
         within("duration.idle_s", self.duration.idle_s, 2.0, 60.0)?;
         within("probe.interval_ms", self.probe.interval_ms, 1.0, 1000.0)?;
         within("clients", self.clients as f64, 1.0, 32.0)?;
+        self.check_access()?;
         within("servers (how many)", self.servers.len() as f64, 1.0, 32.0)?;
         for (key, rate, steps) in self.directions() {
             self.trace(rate, steps)
@@ -246,12 +280,12 @@ impl Experiment {
                     known.join(", ")
                 ));
             }
-            within(
-                &place("client"),
-                flow.client as f64,
-                1.0,
-                self.clients as f64,
-            )?;
+            let most = if flow.beside {
+                self.beside
+            } else {
+                self.clients
+            };
+            within(&place("client"), flow.client as f64, 1.0, most as f64)?;
             within(&place("count"), flow.count as f64, 1.0, 256.0)?;
             let longest = self.duration.full_s.max(self.duration.quick_s);
             flow.check()

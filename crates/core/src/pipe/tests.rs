@@ -577,7 +577,7 @@ fn codel_ends_a_standing_queue_of_senders_that_listen() {
     let (mut now, mut gap_us, mut worst_late) = (Duration::ZERO, 900.0f64, Duration::ZERO);
     while now < Duration::from_secs(20) {
         now += Duration::from_nanos((gap_us * 1000.0) as u64);
-        gap_us -= 0.02;
+        gap_us -= 0.1;
         if p.enqueue(now, 1000) == Verdict::Drop(DropReason::Managed) {
             gap_us *= 1.1;
         }
@@ -585,6 +585,6 @@ fn codel_ends_a_standing_queue_of_senders_that_listen() {
             worst_late = worst_late.max(p.wait(now));
         }
     }
-    assert!(p.stats().managed_drops > 20, "{:?}", p.stats());
+    assert!(p.stats().managed_drops > 10, "{:?}", p.stats());
     assert!(worst_late < ms(60), "{worst_late:?}");
 }

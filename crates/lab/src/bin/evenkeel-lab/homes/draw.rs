@@ -3,8 +3,7 @@
 //! Principles: the same seed is the same home for ever, so every kind of thing is drawn from a sequence
 //! of its own and a new kind changes no old one; ranges are those of access networks, not of
 //! `experiments/`; a home is an experiment's file, so that any of them can be run and looked at alone.
-//! Non-goals: what comes of it (`judge`); what the lab's line cannot do yet: hosts beside the gateway,
-//! policers, managed queues, hops that limit answers or whose clocks are wrong.
+//! Non-goals: what comes of it (`judge`).
 
 use std::fmt::Write as _;
 
@@ -13,12 +12,22 @@ use evenkeel_core::pipe::SplitMix64;
 use evenkeel_terminal::Failure;
 use serde::Serialize;
 
+mod more;
+
+use more::{Beside, Bucket, Hop, Radio};
+
 /// A load lasts so long, s.
 pub(super) const LENGTH: f64 = 40.0;
 /// The only load of a home.
 pub(super) const LOAD: &str = "home";
 /// What each home is run under: all others are judged beside the second. Pictures show the first three.
-pub(super) const CONDITIONS: [&str; 4] = ["none", "evenkeel", "evenkeel-auto", "cake-95"];
+pub(super) const CONDITIONS: [&str; 5] = [
+    "none",
+    "evenkeel-oracle",
+    "evenkeel-auto",
+    "evenkeel-auto-again",
+    "cake-95",
+];
 
 /// A home.
 #[derive(Debug, Clone)]
@@ -28,8 +37,8 @@ pub(super) struct Home {
     pub about: String,
     /// The experiment's file.
     pub text: String,
-    /// Its rates change, so that what is told once is no oracle.
-    pub changes: bool,
+    /// What is not plain about it.
+    pub kinds: Vec<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -37,9 +46,13 @@ struct File {
     name: String,
     about: String,
     clients: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    beside: usize,
     conditions: Vec<&'static str>,
     line: Line,
     servers: Vec<Server>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    radio: Vec<Radio>,
     duration: Duration,
     probe: Probe,
     loads: Vec<Load>,
@@ -61,10 +74,37 @@ struct Line {
     filters_icmp: bool,
     silent: bool,
     double_nat: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    box_in_front: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    down_managed: bool,
+    #[serde(skip_serializing_if = "is_false")]
+    up_managed: bool,
     down_buffer: String,
     up_buffer: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    down_bucket: Option<Bucket>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    up_bucket: Option<Bucket>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hop: Option<Hop>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     swing: Option<Swing>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(b: &bool) -> bool {
+    !b
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_true(b: &bool) -> bool {
+    *b
 }
 
 #[derive(Debug, Serialize)]
@@ -83,6 +123,10 @@ struct Swing {
 struct Server {
     name: &'static str,
     rtt_ms: f64,
+    #[serde(skip_serializing_if = "is_true")]
+    time_stamps: bool,
+    #[serde(skip_serializing_if = "is_true")]
+    sack: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,6 +155,8 @@ struct Flow {
     kind: &'static str,
     direction: Direction,
     client: usize,
+    #[serde(skip_serializing_if = "is_false")]
+    beside: bool,
     server: &'static str,
     count: usize,
     start_s: f64,
@@ -137,6 +183,7 @@ impl Flow {
             kind,
             direction,
             client,
+            beside: false,
             server,
             count: 1,
             start_s: 0.0,
@@ -194,6 +241,12 @@ mod stream {
     pub(super) const PROVIDER: u64 = 4;
     pub(super) const SERVERS: u64 = 5;
     pub(super) const PEOPLE: u64 = 6;
+    pub(super) const BUCKETS: u64 = 7;
+    pub(super) const MANAGED: u64 = 8;
+    pub(super) const BESIDE: u64 = 9;
+    pub(super) const HOP: u64 = 10;
+    pub(super) const RADIO: u64 = 11;
+    pub(super) const FAR_ENDS: u64 = 12;
 }
 
 /// A kind of access, and the ranges that its lines are in.
@@ -252,18 +305,32 @@ struct Access {
 
 /// Draws a home.
 pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
-    let access = access(&mut Random::new(seed, stream::ACCESS));
-    let line = line(seed, &access);
-    let flows = people(&mut Random::new(seed, stream::PEOPLE), &access);
-    let about = about(&access, &line, &flows);
-    let changes = line.swing.is_some() || !line.down_steps.is_empty();
+    let random = |stream| Random::new(seed, stream);
+    let access = access(&mut random(stream::ACCESS));
+    let mut line = line(seed, &access);
+    let mut flows = people(&mut random(stream::PEOPLE), &access);
+    line.police(&mut random(stream::BUCKETS), &access);
+    line.manage(&mut random(stream::MANAGED));
+    let beside = Beside::draw(&mut random(stream::BESIDE));
+    line.box_in_front = beside.in_front;
+    line.hop = Hop::draw(&mut random(stream::HOP));
+    let radio = Radio::draw(&mut random(stream::RADIO), &access);
+    let mut servers = servers(&mut random(stream::SERVERS), &access);
+    more::far_ends(&mut random(stream::FAR_ENDS), &mut servers);
+    let kinds = kinds(&line, &servers, !beside.flows.is_empty(), radio.is_some());
+    flows.extend(radio.as_ref().and_then(|r| r.flow()));
+    let about = about(&access, &line, &kinds, &flows, &beside.flows);
+    let hosts = usize::from(!beside.flows.is_empty());
+    flows.extend(beside.flows);
     let file = File {
         name: format!("home-{seed}"),
         about: about.clone(),
         clients: 2,
+        beside: hosts,
         conditions: CONDITIONS.to_vec(),
         line,
-        servers: servers(&mut Random::new(seed, stream::SERVERS), &access),
+        servers,
+        radio: radio.into_iter().collect(),
         duration: Duration {
             full: LENGTH,
             quick: LENGTH,
@@ -276,7 +343,7 @@ pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
         seed,
         about,
         text: toml::to_string(&file).map_err(Failure::work)?,
-        changes,
+        kinds,
     })
 }
 
@@ -315,8 +382,14 @@ fn line(seed: u64, access: &Access) -> Line {
         filters_icmp: hop < 0.1,
         silent: (0.1..0.2).contains(&hop),
         double_nat: provider.chance(0.25),
+        box_in_front: false,
+        down_managed: false,
+        up_managed: false,
         down_buffer,
         up_buffer,
+        down_bucket: None,
+        up_bucket: None,
+        hop: None,
         swing,
     }
 }
@@ -328,6 +401,8 @@ fn servers(random: &mut Random, access: &Access) -> Vec<Server> {
     let server = |name, beyond: f64| Server {
         name,
         rtt_ms: tenth(access.rtt_ms + beyond),
+        time_stamps: true,
+        sack: true,
     };
     vec![
         server("near", near),
@@ -490,8 +565,42 @@ fn people(random: &mut Random, access: &Access) -> Vec<Flow> {
     flows
 }
 
+/// What is not plain about a home.
+fn kinds(line: &Line, servers: &[Server], beside: bool, radio: bool) -> Vec<&'static str> {
+    let bucket = |kind| {
+        let mut all = [&line.down_bucket, &line.up_bucket].into_iter().flatten();
+        all.any(|b| b.kind == kind)
+    };
+    let facts = [
+        (line.swing.is_some(), "walks"),
+        (!line.down_steps.is_empty(), "steps"),
+        (bucket(more::POLICER), "policer"),
+        (bucket(more::SHAPER), "boost"),
+        (line.down_managed || line.up_managed, "managed"),
+        (line.filters_icmp, "no ICMP"),
+        (line.silent, "silent hop"),
+        (line.double_nat, "double NAT"),
+        (line.box_in_front, "box in front"),
+        (beside, "neighbour"),
+        (radio, "radio"),
+        (line.loss > 0.0, "loses"),
+        (line.jitter_ms > 0.0, "jitter"),
+        (servers.iter().any(|s| !s.time_stamps), "no TCP stamps"),
+        (servers.iter().any(|s| !s.sack), "no SACK"),
+    ];
+    let of_hop = line.hop.iter().flat_map(Hop::kinds);
+    let facts = facts.into_iter().filter(|f| f.0).map(|f| f.1);
+    facts.chain(of_hop).collect()
+}
+
 /// The home in a line.
-fn about(access: &Access, line: &Line, flows: &[Flow]) -> String {
+fn about(
+    access: &Access,
+    line: &Line,
+    kinds: &[&'static str],
+    flows: &[Flow],
+    beside: &[Flow],
+) -> String {
     let mbit = |kbit: f64| match kbit / 1000.0 {
         m if m < 10.0 => format!("{m:.2}"),
         m => format!("{m:.0}"),
@@ -506,34 +615,25 @@ fn about(access: &Access, line: &Line, flows: &[Flow]) -> String {
         line.down_buffer,
         line.up_buffer
     );
-    let facts = [
-        (line.swing.is_some(), "walks"),
-        (!line.down_steps.is_empty(), "steps"),
-        (line.filters_icmp, "no ICMP"),
-        (line.silent, "silent hop"),
-        (line.double_nat, "double NAT"),
-        (line.loss > 0.0, "loses"),
-        (line.jitter_ms > 0.0, "jitter"),
-    ];
-    for (_, word) in facts.iter().filter(|f| f.0) {
-        let _ = write!(text, ", {word}");
+    for kind in kinds {
+        let _ = write!(text, ", {kind}");
     }
     text += ":";
-    for flow in flows {
+    for flow in flows.iter().chain(beside) {
         let direction = match flow.direction {
             Direction::Up => "up",
             Direction::Down => "down",
         };
-        let _ = match (flow.kind, flow.on_s) {
-            ("bulk", None) => write!(
-                text,
-                " {}x{} {direction}",
-                flow.count,
-                flow.congestion.unwrap_or("cubic")
-            ),
-            ("bulk", Some(_)) => write!(text, " video"),
-            ("call", _) if flow.direction == Direction::Up => Ok(()),
-            (kind, _) => write!(text, " {kind}"),
+        let bulk = |text: &mut String| {
+            let congestion = flow.congestion.unwrap_or("cubic");
+            let whose = if flow.beside { " beside" } else { "" };
+            write!(text, " {}x{congestion} {direction}{whose}", flow.count)
+        };
+        let _ = match (flow.kind, flow.on_s, flow.beside) {
+            ("bulk", None, _) | (_, _, true) => bulk(&mut text),
+            ("bulk", Some(_), _) => write!(text, " video"),
+            ("call", _, _) if flow.direction == Direction::Up => Ok(()),
+            (kind, _, _) => write!(text, " {kind}"),
         };
     }
     text
@@ -572,6 +672,20 @@ mod tests {
             kinds.insert(home.about.split(' ').next().unwrap_or_default().to_owned());
         }
         assert_eq!(kinds.len(), 7, "{kinds:?}");
+    }
+
+    #[test]
+    fn every_kind_is_drawn_and_no_home_has_all() {
+        let mut counts = std::collections::BTreeMap::new();
+        for seed in 0..1000 {
+            let kinds = draw(seed).unwrap().kinds;
+            assert!(kinds.len() < 13, "{seed}: {kinds:?}");
+            for kind in kinds {
+                *counts.entry(kind).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(counts.len(), 22, "{counts:?}");
+        assert!(counts.values().all(|n| (5..600).contains(n)), "{counts:?}");
     }
 
     #[test]

@@ -331,6 +331,14 @@ impl Pipe {
         self.tokens.as_ref().map_or(rate, |t| t.rate(rate, now))
     }
 
+    /// What who sends all the time can count on from `now` on: as [`Pipe::rate`], but it does not follow
+    /// each token that comes and goes.
+    pub fn sustained(&mut self, now: Duration) -> Rate {
+        let rate = self.config.rate.at(self.since_begin(now)).0;
+        let tokens = self.tokens.as_mut();
+        tokens.map_or(rate, |t| t.sustained(rate, now))
+    }
+
     /// What has passed so far.
     pub fn stats(&self) -> PipeStats {
         self.stats

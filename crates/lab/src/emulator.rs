@@ -233,9 +233,9 @@ impl Line {
         poller.add(&timer, TIMER, Interest::Read)?;
         poller.add(stop.as_ref(), STOP, Interest::Read)?;
         poller.add(mark.as_ref(), MARK, Interest::Read)?;
-        let (down, up) = (Pipe::new(config.down), Pipe::new(config.up));
+        let (mut down, mut up) = (Pipe::new(config.down), Pipe::new(config.up));
         let rates = Rates::default();
-        rates.set(down.rate(Duration::ZERO), up.rate(Duration::ZERO));
+        rates.set(down.sustained(Duration::ZERO), up.sustained(Duration::ZERO));
         Ok(Line {
             ends,
             down,

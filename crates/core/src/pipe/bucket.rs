@@ -9,6 +9,11 @@ use std::time::Duration;
 use super::{NS_PER_S, nanos};
 use crate::units::Rate;
 
+/// Time at the line's rate that is too little to count on: of the order of who follows it.
+const LAST: Duration = Duration::from_millis(50);
+/// Time at the line's rate that is worth changing to it.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Whom a bucket keeps from sending more than is sold, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bucket {
@@ -36,6 +41,8 @@ pub(super) struct Tokens {
     /// Bit-nanoseconds per second: bits, times 1e9. Divides without a rest at any rate.
     filled: u128,
     at: Duration,
+    /// Whether the burst can be counted on.
+    bursting: bool,
 }
 
 fn bits(bytes: u64) -> u128 {
@@ -54,6 +61,7 @@ impl Tokens {
             bucket,
             filled: bits(bucket.burst),
             at: Duration::ZERO,
+            bursting: true,
         }
     }
 
@@ -88,6 +96,24 @@ impl Tokens {
         self.filled = self.filled_at(at).saturating_sub(wanted);
         self.at = at;
         at
+    }
+
+    /// What can be counted on from `now` on, on a line of `rate`: that rate until the burst is all but
+    /// used up, and again when there is a second's worth of it, or all of it.
+    pub(super) fn sustained(&mut self, rate: Rate, now: Duration) -> Rate {
+        if self.is_policer() {
+            return rate.min(self.bucket.rate);
+        }
+        let more = u128::from(rate.bps().saturating_sub(self.bucket.rate.bps()));
+        let worth = |of: Duration| more * of.as_nanos() + bits(2 * u64::from(super::FULL_PACKET));
+        let filled = self.filled_at(now);
+        let enough = if self.bursting { LAST } else { AGAIN };
+        self.bursting = filled >= worth(enough).min(bits(self.bucket.burst));
+        if self.bursting {
+            rate
+        } else {
+            rate.min(self.bucket.rate)
+        }
     }
 
     /// What passes at `now` of a line of `rate`.

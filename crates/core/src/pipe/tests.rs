@@ -474,6 +474,39 @@ fn a_shaper_sends_a_burst_at_the_lines_rate_and_then_what_is_sold() {
 }
 
 #[test]
+fn a_burst_is_counted_on_until_it_is_all_but_used_up() {
+    // 6 Mbit/s more than is sold, for 2 s.
+    let mut p = with(|c| {
+        c.bucket = Some(Bucket {
+            kind: BucketKind::Shaper,
+            rate: Rate::from_kbit(2_000),
+            burst: 1_500_000,
+        });
+    });
+    let (fast, sold) = (Rate::from_kbit(8_000), Rate::from_kbit(2_000));
+    let mut changes = Vec::new();
+    let mut told = p.sustained(ms(0));
+    assert_eq!(told, fast);
+    for i in 0..6_000 {
+        // As much as there can be counted on.
+        if told == fast || i % 4 == 0 {
+            p.enqueue(ms(i), 1000);
+        }
+        let now = p.sustained(ms(i));
+        if now != told {
+            changes.push(i);
+        }
+        told = now;
+    }
+    assert_eq!(told, sold);
+    assert!(
+        changes.len() == 1 && (1900..2000).contains(&changes[0]),
+        "{changes:?}"
+    );
+    assert_eq!(p.sustained(ms(9_000)), fast, "a second's worth came back");
+}
+
+#[test]
 fn a_medium_with_turns_delivers_in_bursts() {
     let mut p = with(|c| c.turns = ms(10));
     for i in 0..20 {

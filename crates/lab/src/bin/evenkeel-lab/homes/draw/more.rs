@@ -39,7 +39,11 @@ impl Line {
             (which.0, access.down, &mut self.down, &mut self.down_bucket),
             (which.1, access.up, &mut self.up, &mut self.up_bucket),
         ] {
-            let fast = (sold * random.log_uniform(1.2, 8.0)).min(FASTEST);
+            // A policed line is as fast as its medium is; a boost is by as much as advertisements say,
+            // and the other direction still carries its acknowledgements.
+            let more = if kind == POLICER { 8.0 } else { 3.0 };
+            let fast = (sold * random.log_uniform(1.2, more)).min(FASTEST);
+            let fast = fast.min((access.up * 20.0).max(sold));
             let burst = if kind == POLICER {
                 // 10 to 500 ms of what is sold, as routers' manuals advise, and some packets.
                 (sold / 8000.0 * random.log_uniform(10.0, 500.0)).max(10.0)

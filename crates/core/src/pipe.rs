@@ -16,17 +16,15 @@ use std::time::Duration;
 use crate::framing::Framing;
 use crate::units::Rate;
 
+mod arithmetic;
 mod bucket;
 mod codel;
 
 pub use bucket::{Bucket, BucketKind};
 pub use codel::CoDel;
 
+use arithmetic::{FULL_PACKET, NS_PER_S, nanos};
 use bucket::Tokens;
-
-const NS_PER_S: u128 = 1_000_000_000;
-/// A full packet with what most framings add, bytes.
-const FULL_PACKET: u32 = 1540;
 
 /// A rate over time, constant between steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,10 +123,6 @@ impl RateTrace {
             t = until;
         }
     }
-}
-
-fn nanos(ns: u128) -> Duration {
-    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 /// How much may wait in front of the line, the packet being sent included.

@@ -15,14 +15,16 @@ use evenkeel_core::plan::{Choice, Given, Ingress, Mode, Policy, Shaping};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Line, PerDirection};
-use evenkeel_kernel::{Request, StateDir, clear, shape, status};
+use evenkeel_kernel::{Request, StateDir, clear, shape};
 
 use crate::peers::Peer;
 
 mod again;
+mod drops;
 mod oracle;
 
 use again::Again;
+use drops::dropped;
 use oracle::Oracle;
 
 use crate::shaper::{Dropped, Shaper, ShaperError, Site};
@@ -187,15 +189,6 @@ impl Shaper for Evenkeel {
         clear(&self.dir(), &self.device)?;
         Ok(())
     }
-}
-
-/// What was dropped on `device`, by its own account.
-fn dropped(dir: &StateDir, device: &str) -> Result<Dropped, ShaperError> {
-    let all = status(dir, Some(device))?;
-    Ok(Dropped {
-        packets: all.iter().map(|s| s.up.dropped + s.down.dropped).sum(),
-        acks: all.iter().find_map(|s| s.policed.map(|p| p.dropped_acks)),
-    })
 }
 
 /// evenkeel told nothing: `run`, on a thread of its own.

@@ -9,18 +9,19 @@ use std::time::Duration;
 use evenkeel_core::pipe::{Buffer, RateTrace};
 use evenkeel_core::result::Published;
 use evenkeel_core::{Framing, Rate};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::error::LabError;
-use crate::millis::millis;
 
 mod access;
 mod changing;
 mod loads;
+mod values;
 
 pub use access::{BucketSpec, ClockSpec, HopSpec, RadioSpec};
 pub use changing::{SwingKind, SwingSpec};
 pub use loads::{FlowKind, FlowSpec, LoadSpec};
+use values::{buffer, within};
 
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -169,37 +170,6 @@ pub struct ProbeSpec {
     pub interval_ms: f64,
 }
 
-/// `"30ms"` at the rate of the moment, `"60packets"`, or an integer of bytes on the wire.
-fn buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Buffer, D::Error> {
-    struct V;
-    impl serde::de::Visitor<'_> for V {
-        type Value = Buffer;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a buffer like \"30ms\", \"60packets\" or an integer of bytes")
-        }
-        fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Buffer, E> {
-            match u64::try_from(v) {
-                Ok(bytes @ 1..) => Ok(Buffer::Bytes(bytes)),
-                _ => Err(E::custom("a buffer holds at least one byte")),
-            }
-        }
-        fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Buffer, E> {
-            let packets = v.strip_suffix("packets").map(|n| n.trim().parse());
-            if let Some(Ok(n @ 1..)) = packets {
-                return Ok(Buffer::Packets(n));
-            }
-            let ms = v.strip_suffix("ms").and_then(|n| n.trim().parse().ok());
-            match ms.filter(|ms| (0.001..=60_000.0).contains(ms)) {
-                Some(ms) => Ok(Buffer::Time(millis(ms))),
-                None => Err(E::custom(format!(
-                    "{v:?} is not a buffer (write \"30ms\", \"60packets\" or an integer of bytes)"
-                ))),
-            }
-        }
-    }
-    d.deserialize_any(V)
-}
-
 /// What is wrong, in one line, with line and column.
 fn at_place(e: &toml::de::Error, text: &str) -> String {
     let why = e.message().replace('\n', " ");
@@ -264,6 +234,30 @@ impl Experiment {
         for (i, p) in (1..).zip(&self.published) {
             self.check_published(p)
                 .map_err(|e| format!("published entry {i}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    /// What stands between home and Internet besides a rate and a buffer.
+    fn check_access(&self) -> Result<(), String> {
+        within("beside", self.beside as f64, 0.0, 32.0)?;
+        if self.beside > 0 && !self.line.box_in_front {
+            return Err("beside: hosts beside the gateway need line.box_in_front".into());
+        }
+        if let Some(hop) = &self.line.hop {
+            hop.check()?;
+        }
+        for (i, radio) in self.radio.iter().enumerate() {
+            within(
+                "radio client",
+                radio.client as f64,
+                1.0,
+                self.clients as f64,
+            )?;
+            radio.check()?;
+            if self.radio[..i].iter().any(|r| r.client == radio.client) {
+                return Err(format!("radio: client {} is there twice", radio.client));
+            }
         }
         Ok(())
     }
@@ -374,13 +368,6 @@ impl Experiment {
     pub fn load_spec(&self, name: &str) -> Option<&LoadSpec> {
         self.loads.iter().find(|l| l.name == name)
     }
-}
-
-fn within(key: &str, v: f64, low: f64, high: f64) -> Result<(), String> {
-    if (low..=high).contains(&v) {
-        return Ok(());
-    }
-    Err(format!("{key} is {v}, it must be {low} to {high}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use evenkeel_core::result::{ConditionFacts, LineFacts};
 
 use crate::addresses::{PROVIDER_IP, server_address};
 use crate::emulator::LineConfig;
-use crate::experiment::{Device, Experiment};
+use crate::experiment::{BucketSpec, Device, Experiment};
 use crate::millis::millis;
 use crate::shaper::{NONE, Shaper};
 
@@ -80,7 +80,7 @@ impl Experiment {
             wander: wander.clone(),
             framing: line.framing,
             buffer: buffers.next().unwrap_or(Buffer::Time(Duration::ZERO)),
-            bucket: buckets.next().flatten().map(|b| b.make()),
+            bucket: buckets.next().flatten().map(BucketSpec::make),
             managed: (managed.next() == Some(true)).then(CoDel::default),
             turns: Duration::ZERO,
             delay: millis(line.rtt_ms / 2.0),

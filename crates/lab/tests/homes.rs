@@ -86,12 +86,12 @@ macro_rules! homes {
 }
 
 homes! {
-    box_in_front: 100.0, 0.1, 0.0;
-    adsl: 100.0, 0.1, 0.0;
-    neighbour: 100.0, 0.1, 0.1;
-    to_a_third: 100.0, 0.1, 0.0;
-    policer: 100.0, 0.1, 0.0;
-    limited_hop: 100.0, 0.1, 0.0;
-    managed: 100.0, 0.1, 0.0;
-    radio: 100.0, 0.1, 0.0;
+    box_in_front: 110.0, 0.6, 0.0;
+    adsl: 55.0, 0.7, 0.0;
+    neighbour: 10.0, 0.55, 0.7;
+    to_a_third: 8.0, 0.93, 0.0;
+    policer: 3.0, 0.9, 0.0;
+    limited_hop: 5.0, 0.95, 0.0;
+    managed: 4.0, 0.8, 0.0;
+    radio: 2.0, 0.8, 0.0;
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{NS_PER_S, nanos};
+use super::arithmetic::{FULL_PACKET, NS_PER_S, nanos};
 use crate::units::Rate;
 
 /// Time at the line's rate that is too little to count on: of the order of who follows it.
@@ -54,7 +54,7 @@ impl Tokens {
     pub(super) fn new(bucket: Bucket) -> Self {
         let bucket = Bucket {
             rate: bucket.rate.max(Rate::from_bps(1)),
-            burst: bucket.burst.max(u64::from(super::FULL_PACKET)),
+            burst: bucket.burst.max(u64::from(FULL_PACKET)),
             ..bucket
         };
         Tokens {
@@ -105,7 +105,7 @@ impl Tokens {
             return rate.min(self.bucket.rate);
         }
         let more = u128::from(rate.bps().saturating_sub(self.bucket.rate.bps()));
-        let worth = |of: Duration| more * of.as_nanos() + bits(2 * u64::from(super::FULL_PACKET));
+        let worth = |of: Duration| more * of.as_nanos() + bits(2 * u64::from(FULL_PACKET));
         let filled = self.filled_at(now);
         let enough = if self.bursting { LAST } else { AGAIN };
         self.bursting = filled >= worth(enough).min(bits(self.bucket.burst));
@@ -118,7 +118,7 @@ impl Tokens {
 
     /// What passes at `now` of a line of `rate`.
     pub(super) fn rate(&self, rate: Rate, now: Duration) -> Rate {
-        let full_packets = bits(u64::from(super::FULL_PACKET) * 2);
+        let full_packets = bits(u64::from(FULL_PACKET) * 2);
         let shaped = self.bucket.kind == BucketKind::Shaper;
         if shaped && self.filled_at(now) >= full_packets {
             rate

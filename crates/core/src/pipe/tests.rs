@@ -462,7 +462,7 @@ fn a_shaper_sends_a_burst_at_the_lines_rate_and_then_what_is_sold() {
         };
         // A packet each ms while there are tokens: 10 of them and those that come meanwhile.
         if i > 0 {
-            let gap = at - last;
+            let gap = at.saturating_sub(last);
             assert!(gap == ms(1) || i > 11 && gap <= ms(4), "{i}: {gap:?}");
             assert!(i < 15 || gap == ms(4), "{i}: {gap:?}");
         }
@@ -539,7 +539,7 @@ fn codel_by_the_book(arrivals: &[Duration], packet: Duration, c: CoDel) -> Vec<u
                 first_above = Duration::ZERO;
                 return (None, false);
             };
-            if now - came < c.target.max(packet) {
+            if now.saturating_sub(came) < c.target.max(packet) {
                 first_above = Duration::ZERO;
                 return (Some(n), false);
             }

@@ -18,7 +18,7 @@ use evenkeel_core::plan::Mode;
 use evenkeel_core::result::{ConditionFacts, LineFacts};
 use evenkeel_kernel::StateDir;
 
-use super::dropped;
+use super::drops::dropped;
 use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 
 /// The condition.

@@ -17,7 +17,7 @@ use evenkeel_core::segments::Mss;
 use evenkeel_core::{PerDirection, Rate};
 use evenkeel_kernel::{Request, StateDir, clear, shape};
 
-use super::dropped;
+use super::drops::dropped;
 use crate::emulator::Rates;
 use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 

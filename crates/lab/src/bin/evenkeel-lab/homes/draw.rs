@@ -8,16 +8,18 @@
 use std::fmt::Write as _;
 
 use evenkeel_core::Direction;
-use evenkeel_core::pipe::SplitMix64;
 use evenkeel_terminal::Failure;
-use serde::Serialize;
 
+mod file;
 mod more;
+mod random;
 
-use more::{Beside, Bucket, Hop, Radio};
+use file::{
+    Duration, File, Flow, Hop, LENGTH, Line, Load, Probe, Radio, Server, Swing, rate, tenth,
+};
+use more::Beside;
+use random::Random;
 
-/// A load lasts so long, s.
-pub(super) const LENGTH: f64 = 40.0;
 /// The only load of a home.
 pub(super) const LOAD: &str = "home";
 /// What each home is run under: all others are judged beside the second. Pictures show the first three.
@@ -39,198 +41,6 @@ pub(super) struct Home {
     pub text: String,
     /// What is not plain about it.
     pub kinds: Vec<&'static str>,
-}
-
-#[derive(Debug, Serialize)]
-struct File {
-    name: String,
-    about: String,
-    clients: usize,
-    #[serde(skip_serializing_if = "is_zero")]
-    beside: usize,
-    conditions: Vec<&'static str>,
-    line: Line,
-    servers: Vec<Server>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    radio: Vec<Radio>,
-    duration: Duration,
-    probe: Probe,
-    loads: Vec<Load>,
-}
-
-#[derive(Debug, Serialize)]
-struct Line {
-    device: &'static str,
-    down: String,
-    up: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    down_steps: Vec<(f64, String)>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    up_steps: Vec<(f64, String)>,
-    framing: String,
-    rtt_ms: f64,
-    jitter_ms: f64,
-    loss: f64,
-    filters_icmp: bool,
-    silent: bool,
-    double_nat: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    box_in_front: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    down_managed: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    up_managed: bool,
-    down_buffer: String,
-    up_buffer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    down_bucket: Option<Bucket>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    up_bucket: Option<Bucket>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hop: Option<Hop>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    swing: Option<Swing>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(n: &usize) -> bool {
-    *n == 0
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_false(b: &bool) -> bool {
-    !b
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_true(b: &bool) -> bool {
-    *b
-}
-
-#[derive(Debug, Serialize)]
-struct Swing {
-    kind: &'static str,
-    seed: u64,
-    every_ms: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    factor: Option<f64>,
-    down: [String; 2],
-    up: [String; 2],
-    rtt_ms: [f64; 2],
-}
-
-#[derive(Debug, Serialize)]
-struct Server {
-    name: &'static str,
-    rtt_ms: f64,
-    #[serde(skip_serializing_if = "is_true")]
-    time_stamps: bool,
-    #[serde(skip_serializing_if = "is_true")]
-    sack: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Duration {
-    #[serde(rename = "full_s")]
-    full: f64,
-    #[serde(rename = "quick_s")]
-    quick: f64,
-    #[serde(rename = "idle_s")]
-    idle: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Probe {
-    interval_ms: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Load {
-    name: &'static str,
-    flows: Vec<Flow>,
-}
-
-#[derive(Debug, Serialize)]
-struct Flow {
-    kind: &'static str,
-    direction: Direction,
-    client: usize,
-    #[serde(skip_serializing_if = "is_false")]
-    beside: bool,
-    server: &'static str,
-    count: usize,
-    start_s: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    congestion: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    off_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size_kbyte: Option<[f64; 2]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interval_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    packet_bytes: Option<u16>,
-}
-
-impl Flow {
-    /// One flow of `kind` between a client and a server, all the time.
-    fn new(kind: &'static str, direction: Direction, client: usize, server: &'static str) -> Self {
-        Flow {
-            kind,
-            direction,
-            client,
-            beside: false,
-            server,
-            count: 1,
-            start_s: 0.0,
-            congestion: None,
-            on_s: None,
-            off_s: None,
-            per_second: None,
-            size_kbyte: None,
-            interval_ms: None,
-            packet_bytes: None,
-        }
-    }
-}
-
-/// Random numbers for one kind of thing.
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut mixed = SplitMix64::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(stream << 40));
-        Random(SplitMix64::new(mixed.next_u64()))
-    }
-
-    fn uniform(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.0.unit()
-    }
-
-    /// As often in one doubling as in the next. A range of one value takes no number.
-    fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
-        if low < high {
-            low * (high / low).powf(self.0.unit())
-        } else {
-            low
-        }
-    }
-
-    fn chance(&mut self, share: f64) -> bool {
-        self.0.unit() < share
-    }
-
-    /// One alone takes no number.
-    fn choose<T: Copy>(&mut self, all: &[T]) -> T {
-        match all {
-            [only] => *only,
-            _ => all[((self.0.unit() * all.len() as f64) as usize).min(all.len() - 1)],
-        }
-    }
 }
 
 /// The sequences of random numbers, by what is drawn from them.
@@ -309,16 +119,16 @@ pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
     let access = access(&mut random(stream::ACCESS));
     let mut line = line(seed, &access);
     let mut flows = people(&mut random(stream::PEOPLE), &access);
-    line.police(&mut random(stream::BUCKETS), &access);
+    line.police(&mut random(stream::BUCKETS), [access.down, access.up]);
     line.manage(&mut random(stream::MANAGED));
     let beside = Beside::draw(&mut random(stream::BESIDE));
     line.box_in_front = beside.in_front;
     line.hop = Hop::draw(&mut random(stream::HOP));
-    let radio = Radio::draw(&mut random(stream::RADIO), &access);
+    let radio = Radio::draw(&mut random(stream::RADIO), access.down);
     let mut servers = servers(&mut random(stream::SERVERS), &access);
     more::far_ends(&mut random(stream::FAR_ENDS), &mut servers);
     let kinds = kinds(&line, &servers, !beside.flows.is_empty(), radio.is_some());
-    flows.extend(radio.as_ref().and_then(|r| r.flow()));
+    flows.extend(radio.as_ref().and_then(Radio::flow));
     let about = about(&access, &line, &kinds, &flows, &beside.flows);
     let hosts = usize::from(!beside.flows.is_empty());
     flows.extend(beside.flows);
@@ -364,7 +174,7 @@ fn line(seed: u64, access: &Access) -> Line {
     };
     let (down_steps, up_steps) = (stepped(access.down), stepped(access.up));
     let provider = &mut Random::new(seed, stream::PROVIDER);
-    let hop = provider.0.unit();
+    let hop = provider.unit();
     Line {
         device: access.technology.device,
         down: rate(access.down),
@@ -413,7 +223,7 @@ fn servers(random: &mut Random, access: &Access) -> Vec<Server> {
 
 /// What is sold: the technology, its framing and its rates.
 fn access(random: &mut Random) -> Access {
-    let mut left = random.0.unit();
+    let mut left = random.unit();
     let technology = TECHNOLOGIES.iter().find(|t| {
         left -= t.share;
         left < 0.0
@@ -637,14 +447,6 @@ fn about(
         };
     }
     text
-}
-
-fn rate(kbit: f64) -> String {
-    format!("{:.0}kbit", kbit.max(1.0))
-}
-
-fn tenth(v: f64) -> f64 {
-    (v * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 //! homes really have them, which nobody counted; each is frequent enough to be met in 200 homes.
 
 use evenkeel_core::Direction;
-use serde::Serialize;
 
-use super::{Access, Flow, LENGTH, Line, Random, Server, rate, tenth};
+use super::file::{Bucket, Clock, Flow, Hop, LENGTH, Line, Radio, Server, rate, tenth};
+use super::random::Random;
 
 /// What the emulated line carries at most, kbit/s.
 const FASTEST: f64 = 300_000.0;
@@ -16,17 +16,10 @@ const FASTEST: f64 = 300_000.0;
 pub(super) const POLICER: &str = "policer";
 pub(super) const SHAPER: &str = "shaper";
 
-#[derive(Debug, Serialize)]
-pub(super) struct Bucket {
-    pub(super) kind: &'static str,
-    rate: String,
-    burst_kbyte: u64,
-}
-
 impl Line {
     /// In one home of six less than the line's rate is sold, in one direction or both. Where rates
     /// change already, what is sold is not what limits.
-    pub(super) fn police(&mut self, random: &mut Random, access: &Access) {
+    pub(super) fn police(&mut self, random: &mut Random, [down, up]: [f64; 2]) {
         let luck = random.uniform(0.0, 1.0);
         let kind = match luck {
             _ if self.swing.is_some() || !self.down_steps.is_empty() => return,
@@ -36,14 +29,14 @@ impl Line {
         };
         let which = random.choose(&[(true, false), (false, true), (true, true)]);
         for (is, sold, line, bucket) in [
-            (which.0, access.down, &mut self.down, &mut self.down_bucket),
-            (which.1, access.up, &mut self.up, &mut self.up_bucket),
+            (which.0, down, &mut self.down, &mut self.down_bucket),
+            (which.1, up, &mut self.up, &mut self.up_bucket),
         ] {
             // A policed line is as fast as its medium is; a boost is by as much as advertisements say,
             // and the other direction still carries its acknowledgements.
             let more = if kind == POLICER { 8.0 } else { 3.0 };
             let fast = (sold * random.log_uniform(1.2, more)).min(FASTEST);
-            let fast = fast.min((access.up * 20.0).max(sold));
+            let fast = fast.min((up * 20.0).max(sold));
             let burst = if kind == POLICER {
                 // 10 to 500 ms of what is sold, as routers' manuals advise, and some packets.
                 (sold / 8000.0 * random.log_uniform(10.0, 500.0)).max(10.0)
@@ -105,29 +98,6 @@ impl Beside {
     }
 }
 
-#[derive(Debug, Default, Serialize)]
-pub(super) struct Hop {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    answers_per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stall_every_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stall_ms: Option<[f64; 2]>,
-    slow_ms: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    clock: Option<Clock>,
-    no_stamps: bool,
-    mute: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Clock {
-    Steps { at_s: f64, by_ms: i32 },
-    Stands {},
-    Drifts { ppm: f64 },
-}
-
 impl Hop {
     /// In two homes of five the near hop has one way of its own, in some of those two.
     pub(super) fn draw(random: &mut Random) -> Option<Self> {
@@ -183,25 +153,14 @@ impl Hop {
     }
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Radio {
-    client: usize,
-    rate: String,
-    buffer: String,
-    turns_ms: f64,
-    jitter_ms: f64,
-    #[serde(skip)]
-    downloads: usize,
-}
-
 impl Radio {
     /// In one home of five the second client is behind radio that is slower than the line, or not
     /// much faster.
-    pub(super) fn draw(random: &mut Random, access: &Access) -> Option<Self> {
+    pub(super) fn draw(random: &mut Random, down: f64) -> Option<Self> {
         if !random.chance(0.2) {
             return None;
         }
-        let carries = (access.down * random.log_uniform(0.4, 2.5)).clamp(2_000.0, FASTEST);
+        let carries = (down * random.log_uniform(0.4, 2.5)).clamp(2_000.0, FASTEST);
         Some(Radio {
             client: 2,
             rate: rate(carries),

@@ -486,7 +486,7 @@ mod tests {
                 *counts.entry(kind).or_insert(0) += 1;
             }
         }
-        assert_eq!(counts.len(), 22, "{counts:?}");
+        assert_eq!(counts.len(), 23, "{counts:?}");
         assert!(counts.values().all(|n| (5..600).contains(n)), "{counts:?}");
     }
 

@@ -281,6 +281,31 @@ mod tests {
     }
 
     #[test]
+    fn any_bytes_do_no_harm() {
+        let mut random = SplitMix64::new(7);
+        let mut hop = hop(HopConfig {
+            answers_per_second: Some(5.0),
+            clock: Some(HopClock::Stands),
+            no_stamps: true,
+            ..HopConfig::default()
+        });
+        for n in 0..20_000u64 {
+            let mut bytes: Vec<u8> = (0..n % 70).map(|_| random.next_u64() as u8).collect();
+            // Most are nearly a reply of the hop's.
+            if n % 3 > 0 {
+                let reply = packet(HOP, HOP, 1, TIMESTAMP_REPLY);
+                let most = bytes.len().min(20);
+                bytes[..most].copy_from_slice(&reply[..most]);
+                if let Some(first) = bytes.first_mut() {
+                    *first = 0x40 | random.next_u64() as u8 & 15;
+                }
+            }
+            hop.stamps(&mut bytes, ms(n));
+            hop.treats(&bytes, ms(n), true);
+        }
+    }
+
+    #[test]
     fn it_answers_so_many_a_second() {
         let mut hop = hop(HopConfig {
             answers_per_second: Some(12.0),

@@ -122,7 +122,7 @@ impl Hop {
                 }
                 4 => hop.clock = Some(Clock::Stands {}),
                 5 => {
-                    let ppm = random.log_uniform(20.0, 2000.0).round();
+                    let ppm = random.log_uniform(10.0, 500.0).round();
                     let ppm = if random.chance(0.5) { ppm } else { -ppm };
                     hop.clock = Some(Clock::Drifts { ppm });
                 }

@@ -10,8 +10,9 @@
 //! | lossy | half of an hour's sixth has passed | free |
 //!
 //! Principles: a limit shows itself by answers that come without delay or not at all, and by nearly
-//! all being answered once fewer are asked for; what asking for less does not help is a line that
-//! loses packets. Non-goals: what late probes say of the line (`evenkeel_core::control`).
+//! all being answered once fewer are asked for; a stretch ends with an answer, since what only falls
+//! silent may be an outage, or a queue that has yet to pass; what asking for less does not help is a
+//! line that loses packets. Non-goals: what late probes say of the line (`evenkeel_core::control`).
 
 use std::time::Duration;
 
@@ -91,23 +92,24 @@ impl AnswerLimit {
     pub(crate) fn note(&mut self, sent: Duration, delay: Option<Duration>) -> bool {
         let begun = *self.begun.get_or_insert(sent);
         self.probes += 1;
-        if let Some(delay) = delay {
-            self.delays.push(delay);
-            self.least = Some(self.least.map_or(delay, |l| l.min(delay)));
-        }
+        let Some(delay) = delay else {
+            return false;
+        };
+        self.delays.push(delay);
+        self.least = Some(self.least.map_or(delay, |l| l.min(delay)));
         let took = sent.saturating_sub(begun);
         if took < STRETCH || self.probes < PROBES {
             return false;
         }
         let before = self.interval();
-        self.state = self.judge(took, sent);
+        self.state = self.judge(took, sent, delay);
         self.begun = None;
         self.probes = 0;
         self.delays.clear();
         self.interval() != before
     }
 
-    fn judge(&mut self, took: Duration, now: Duration) -> State {
+    fn judge(&mut self, took: Duration, now: Duration, latest: Duration) -> State {
         let waits = |since| now.saturating_sub(since) < AGAIN;
         let answered = self.delays.len() as f64 / f64::from(self.probes);
         let step = match self.state {
@@ -118,7 +120,7 @@ impl AnswerLimit {
         };
         let often = f64::from(self.probes) / took.as_secs_f64();
         let silent = step == 0 && often < f64::from(MANY);
-        if answered >= NEARLY_ALL || self.delays.is_empty() || silent || self.is_queue() {
+        if answered >= NEARLY_ALL || silent || self.is_queue(latest) {
             return self.state;
         }
         let most = MARGIN * self.delays.len() as f64 / took.as_secs_f64();
@@ -130,12 +132,12 @@ impl AnswerLimit {
         }
     }
 
-    /// Answers took longer than they would have without a queue.
-    fn is_queue(&mut self) -> bool {
+    /// Answers took longer than they would have without a queue: most of them, or the `latest`.
+    fn is_queue(&mut self, latest: Duration) -> bool {
         self.delays.sort_unstable();
         let middle = self.delays.get(self.delays.len() / 2).copied();
-        let longer = middle.zip(self.least).map(|(m, l)| m.saturating_sub(l));
-        longer.is_some_and(|l| l > QUEUE)
+        let took = latest.max(middle.unwrap_or_default());
+        self.least.is_some_and(|l| took.saturating_sub(l) > QUEUE)
     }
 }
 
@@ -213,6 +215,17 @@ mod tests {
             (now < 1.0 || n % 3 == 0).then(|| Duration::from_secs_f64((10.0 + queue) / 1e3))
         };
         assert_eq!(asked(20.0, &mut full), []);
+    }
+
+    #[test]
+    fn what_a_queue_of_seconds_holds_back_is_no_limit() {
+        // The first answers come at once, then none for three seconds, and the next ones late.
+        let mut slow = |now: f64| match now {
+            n if n < 0.6 => Some(10 * MS),
+            n if n < 3.6 => None,
+            _ => Some(3000 * MS),
+        };
+        assert_eq!(asked(8.0, &mut slow), []);
     }
 
     #[test]

@@ -15,6 +15,8 @@ const KNOWN: u32 = 12;
 const UNKNOWN: f64 = 0.005;
 /// Nothing below this is a rise, s.
 const LEAST: f64 = 0.001;
+/// A rise that means something is so many times the noise.
+const NOISE: f64 = 1.5;
 /// How fast noise is forgotten: half of it in so many seconds of idle line.
 const HALF_LIFE: f64 = 20.0;
 
@@ -41,7 +43,7 @@ impl Base {
         if self.samples < KNOWN {
             return UNKNOWN.max(self.noise);
         }
-        (1.5 * self.noise).max(LEAST)
+        (NOISE * self.noise).max(LEAST)
     }
 
     /// A delay that was seen at `at`; `idle`: with next to nothing on the line in both directions
@@ -76,6 +78,11 @@ impl Base {
         let counted = above.min(2.0 * self.noise.max(LEAST));
         self.noise = self.noise.max(counted);
         moved
+    }
+
+    /// Delays wander by so much whatever is sent.
+    pub(super) fn wanders(&mut self, by: f64) {
+        self.noise = self.noise.max(by / NOISE);
     }
 
     /// Delays did not follow what was done about them: this is no queue of ours.

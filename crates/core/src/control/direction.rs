@@ -25,6 +25,7 @@
 //!
 //! Whether the line never settles is no phase: it is how much it changed of late (`volatility`).
 
+mod compete;
 mod drain;
 mod overdue;
 mod probing_up;
@@ -34,6 +35,7 @@ use super::Reason;
 use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
 use crate::Direction;
+use compete::Compete;
 use pulses::Pulses;
 
 pub(super) use overdue::InFlight;
@@ -55,6 +57,8 @@ const LARGEST_FIRST: f64 = 0.1;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
 const VOLATILITY: f64 = 0.7;
 const CALMS: f64 = 8.0;
+/// One change is no restlessness: it takes two for pulses (`pulses::OFTEN`).
+const ONE_CHANGE: f64 = 0.5;
 /// Within this after the first look, s, others correct it.
 const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
@@ -114,6 +118,8 @@ pub(super) enum Phase {
     Steady,
     /// A queue is made to go away.
     Drain(Drain),
+    /// A queue stands that is somebody else's.
+    Compete(Compete),
     /// It is tried whether it carries more.
     ProbeUp {
         /// What it is tried with.
@@ -163,6 +169,10 @@ pub(super) enum Outcome {
     Changed(Reason),
     /// The delay does not follow: so much of it is not in this direction.
     NotHere(f64),
+    /// The way in this direction has become so much longer, s.
+    Longer(f64),
+    /// Between so much and so much, s, stood for some time whatever was sent.
+    Stood { least: f64, most: f64 },
 }
 
 /// One direction.
@@ -204,6 +214,10 @@ pub(super) struct DirectionState {
     proved: f64,
     /// What it carried for [`TESTED`] seconds without a queue.
     tested: f64,
+    /// The most that it carried for certain of late: used without a queue, or with one that followed a cut.
+    alone: f64,
+    /// Between looks whose a queue is that did not follow, s; 0: none stands.
+    tests: f64,
     /// A queue is known to be in this direction.
     pub is_attributed: bool,
     /// It may be in either, and both are cut.
@@ -242,6 +256,8 @@ impl DirectionState {
             volatility: (0.0, 0.0),
             proved: 0.0,
             tested: 0.0,
+            alone: 0.0,
+            tests: 0.0,
             is_attributed: true,
             wanders: false,
             followed: 0,
@@ -268,12 +284,15 @@ impl DirectionState {
         let Some((capacity, _)) = self.capacity else {
             return self.bound.map(|c| (self.bounded(c), DEEPER));
         };
+        if let Phase::Compete(c) = self.phase {
+            return Some((self.bounded(c.alone), 1.0));
+        }
         if self.has_pulses(context) {
             return Some((capacity, self.pulse(capacity, context)));
         }
         Some(match self.phase {
             Phase::Open => return None,
-            Phase::Steady => (capacity, 1.0),
+            Phase::Steady | Phase::Compete(_) => (capacity, 1.0),
             Phase::ProbeUp { level, .. } => (self.bounded(level), 1.0),
             Phase::Drain(drain) => {
                 // Windows bound what is under way, so a queue that came of too much of it is gone
@@ -415,6 +434,7 @@ impl DirectionState {
     /// So much was seen to pass without a queue.
     fn proven(&mut self, reached: f64, context: &Context) {
         self.capacity = Some((self.bounded(reached), context.now));
+        self.alone = self.alone.max(reached);
         self.prior = None;
     }
 
@@ -425,11 +445,20 @@ impl DirectionState {
             return;
         };
         let by = (found / before).ln().abs();
-        // First looks are corrected, and small changes are no volatility.
-        if self.is_attributed && by > 0.1 && now - self.first > CORRECTED {
+        // First looks are corrected, small changes are no volatility, and what did not follow a cut may be nobody's.
+        if self.is_attributed && !self.is_contested() && by > 0.1 && now - self.first > CORRECTED {
             self.stride = LARGEST_FIRST;
-            let more = VOLATILITY * by;
+            let more = (VOLATILITY * by).min(ONE_CHANGE);
             self.volatility = ((self.volatility(now) + more).min(1.0), now);
+        }
+    }
+
+    /// A queue stands that may be somebody else's: it did not follow a cut.
+    fn is_contested(&self) -> bool {
+        match self.phase {
+            Phase::Drain(drain) => drain.failures > 0,
+            Phase::Compete(_) => true,
+            Phase::Open | Phase::Steady | Phase::ProbeUp { .. } => false,
         }
     }
 
@@ -470,6 +499,9 @@ impl DirectionState {
         let standing_queue = self.standing_queue(context.now);
         let queue = self.latest.map_or(0.0, |p| p.queue);
         self.note_tested(context);
+        if let Phase::Compete(c) = self.phase {
+            return self.competes(c, context);
+        }
         if self.has_pulses(context) {
             return self.follow_pulses(context);
         }
@@ -508,6 +540,7 @@ impl DirectionState {
             && self.used(capacity, context) > 0.9
         {
             self.tested = capacity;
+            self.alone = capacity;
         }
     }
 

@@ -68,6 +68,8 @@ const WANDERS: f64 = 0.003;
 const SOONER: f64 = 0.7;
 /// More than this is no slack but a queue, s.
 const SLACKEST: f64 = 0.020;
+/// What stands by turns, never for longer than this, s, and does not follow us is how far delays wander.
+const SHORT: f64 = 0.010;
 /// A change that is smaller is none.
 const CHANGE: f64 = 0.004;
 /// Nor a smaller one than this within a pulse: each costs time.
@@ -514,6 +516,10 @@ impl Controller {
             }
             self.more += if i == UP { -by } else { by };
         }
+        self.why = Reason::NotOurs {
+            dir: i,
+            queue_ms: by * 1e3,
+        };
         self.rerouted(now);
     }
 
@@ -600,11 +606,20 @@ impl Controller {
                 Outcome::NotHere(_) if i == DOWN && !is_attributed => self.attributed = None,
                 Outcome::Changed(why) => self.why = why,
                 Outcome::NotHere(queue) => {
-                    self.lengthened(i, queue, now);
-                    self.why = Reason::NotOurs {
+                    let context = self.context(i, now);
+                    self.directions[i].compete(queue, &context);
+                    self.why = Reason::Shared {
                         dir: self.directions[i].dir,
                         queue_ms: queue * 1e3,
                     };
+                }
+                Outcome::Longer(queue) => self.lengthened(i, queue, now),
+                Outcome::Stood { least, most } => {
+                    if least > context.rise {
+                        self.lengthened(i, least, now);
+                    } else if most < SHORT {
+                        self.base.wanders(most - least);
+                    }
                 }
             }
         }
@@ -617,6 +632,7 @@ impl Controller {
         wanders
             .max(0.7 * self.directions[i].standing_queue(now))
             .min(SLACKEST)
+            .max(self.directions[i].others_queue())
     }
 
     /// Says what changed.

@@ -62,6 +62,13 @@ pub enum Reason {
         /// So much of it.
         queue_ms: f64,
     },
+    /// Somebody else's queue stands in this direction: the line is shared with it.
+    Shared {
+        /// In this direction.
+        dir: Direction,
+        /// So long.
+        queue_ms: f64,
+    },
     /// The delay did not follow what was done about it.
     NotOurs {
         /// Suspected in this direction.
@@ -111,6 +118,11 @@ impl fmt::Display for Reason {
             Reason::Elsewhere { dir, queue_ms } => write!(
                 f,
                 "{}: {queue_ms:.1} ms of queue did not follow a cut, so they are not here",
+                word(dir)
+            ),
+            Reason::Shared { dir, queue_ms } => write!(
+                f,
+                "{}: {queue_ms:.1} ms of queue stay whatever we send: somebody else fills the line, and it is shared",
                 word(dir)
             ),
             Reason::NotOurs { dir, queue_ms } => write!(

@@ -25,26 +25,63 @@ const NOT_THERE: [&str; 3] = [
     "others_at_tcx_run_beside_ours",
 ];
 
+/// Guests at once: as many as a small machine has processors, and a guest has one.
+const GUESTS: usize = 2;
+
 /// Everything above but [`NOT_THERE`] once more, on a kernel that has CAKE.
 #[test]
 fn in_user_mode_linux() {
     if std::env::var_os("EVENKEEL_UML").is_some() || !world::root("in_user_mode_linux") {
         return;
     }
+    let all = names();
+    let shares = (0..GUESTS).map(|guest| {
+        let mine = all.iter().skip(guest).step_by(GUESTS);
+        mine.cloned().collect::<Vec<_>>()
+    });
+    std::thread::scope(|scope| {
+        let guests: Vec<_> = shares
+            .map(|share| scope.spawn(move || in_a_guest(&share)))
+            .collect();
+        for guest in guests {
+            guest
+                .join()
+                .unwrap_or_else(|p| std::panic::resume_unwind(p));
+        }
+    });
+}
+
+/// The tests of this program that run in a guest.
+fn names() -> Vec<String> {
+    let out = Command::new(std::env::current_exe().unwrap())
+        .args(["--list", "--format", "terse"])
+        .output()
+        .expect("list the tests");
+    let text = String::from_utf8_lossy(&out.stdout);
+    let all = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    let there = all.filter(|name| !NOT_THERE.iter().any(|not| name.contains(not)));
+    let names: Vec<_> = there.map(str::to_owned).collect();
+    assert!(names.len() > 2 * GUESTS, "no tests are listed:\n{text}");
+    names
+}
+
+/// Runs these tests in a guest.
+fn in_a_guest(names: &[String]) {
     let top = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let out = Command::new(format!("{top}/scripts/uml/run"))
         .args(["--timeout", "1500", "--"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--test-threads=1"])
-        .args(NOT_THERE.iter().flat_map(|test| ["--skip", test]))
+        .args(["--test-threads=1", "--exact"])
+        .args(names)
         .output()
         .expect("run scripts/uml/run");
     let text = String::from_utf8_lossy(&out.stdout);
     let errors = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{text}\n{errors}");
     world::pass_on_skips(&text, &errors);
+    let passed = format!("{} passed", names.len());
     assert!(
-        text.contains("test lifecycle::"),
-        "no test ran in the guest:\n{text}"
+        text.contains(&passed),
+        "not all {passed} in the guest:\n{text}"
     );
 }

@@ -74,6 +74,7 @@ impl DirectionState {
             && self.is_attributed
             && context.probed
             && self.capacity.is_some()
+            && !self.is_contested()
             && (self.wanders || self.volatility(context.now) > OFTEN)
             && self.pulses.busy.is_some_and(|at| within(at, PAUSE))
             && self.latest.is_some_and(|p| within(p.came, HEARD))
@@ -194,7 +195,7 @@ impl DirectionState {
             if time > STAYS && gone > 1.5 * then + context.wander && p.queue > 0.5 * then {
                 self.pulses.stands = None;
                 self.run.clear();
-                return Outcome::NotHere(p.queue);
+                return Outcome::Longer(p.queue);
             }
         }
         Outcome::Changed(Reason::Following { dir: self.dir })

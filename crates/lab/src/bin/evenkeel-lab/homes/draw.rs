@@ -392,7 +392,7 @@ fn kinds(line: &Line, servers: &[Server], beside: bool, radio: bool) -> Vec<&'st
         (line.double_nat, "double NAT"),
         (line.box_in_front, "box in front"),
         (beside, "neighbour"),
-        (radio, "radio"),
+        (radio, "Wi-Fi"),
         (line.loss > 0.0, "loses"),
         (line.jitter_ms > 0.0, "jitter"),
         (servers.iter().any(|s| !s.time_stamps), "no TCP stamps"),

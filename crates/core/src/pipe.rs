@@ -1,13 +1,14 @@
 //! One direction of a line: a rate, a buffer in front of it and a delay behind it.
 //!
-//! A packet waits in a FIFO of bytes, is serialised at the line's rate with the line's framing,
-//! and arrives after a fixed delay plus jitter. The one model drives the emulator between two
+//! A packet passes a policer if there is one, waits in a FIFO of bytes that may be managed, is
+//! serialised at the line's rate (or at what a token bucket leaves of it) with the line's framing,
+//! and arrives after a fixed delay plus jitter, or at the next turn of a medium that has turns. The one model drives the emulator between two
 //! TUN devices and every simulator.
 //!
 //! Principles: a departure comes from arithmetic (end of serialisation plus delay), never from
 //! when somebody looked; packets keep their order; all randomness comes from the seed.
-//! Non-goals: moving packets (the caller holds them), queue disciplines other than tail drop,
-//! contention for a shared medium.
+//! Non-goals: moving packets (the caller holds them), queues of several flows, who else wants a
+//! shared medium.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +16,15 @@ use std::time::Duration;
 use crate::framing::Framing;
 use crate::units::Rate;
 
-const NS_PER_S: u128 = 1_000_000_000;
+mod arithmetic;
+mod bucket;
+mod codel;
+
+pub use bucket::{Bucket, BucketKind};
+pub use codel::CoDel;
+
+use arithmetic::{FULL_PACKET, NS_PER_S, nanos};
+use bucket::Tokens;
 
 /// A rate over time, constant between steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,10 +125,6 @@ impl RateTrace {
     }
 }
 
-fn nanos(ns: u128) -> Duration {
-    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
-}
-
 /// How much may wait in front of the line, the packet being sent included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
@@ -140,6 +145,13 @@ pub struct PipeConfig {
     pub framing: Framing,
     /// Tail drop beyond this.
     pub buffer: Buffer,
+    /// What is sold is less than the rate: who sends more is policed or shaped.
+    pub bucket: Option<Bucket>,
+    /// The buffer is managed by `CoDel`, beside tail drop.
+    pub managed: Option<CoDel>,
+    /// A medium that has turns: what has been serialised arrives with the next one, and one comes
+    /// this often. Zero: no turns.
+    pub turns: Duration,
     /// From the end of serialisation to arrival.
     pub delay: Duration,
     /// More of it over time: start of each step, ascending from zero, and how much from there
@@ -172,6 +184,10 @@ pub enum DropReason {
     Tail,
     /// Lost on the line; it took its time there.
     Loss,
+    /// More than the policer lets pass.
+    Policed,
+    /// The managed queue took it out.
+    Managed,
 }
 
 /// What has passed so far.
@@ -185,6 +201,10 @@ pub struct PipeStats {
     pub tail_drops: u64,
     /// Packets lost on the line.
     pub losses: u64,
+    /// Packets that a policer dropped.
+    pub policed: u64,
+    /// Packets that a managed queue dropped.
+    pub managed_drops: u64,
     /// Most bytes on the wire that were waiting at once.
     pub max_backlog: u64,
 }
@@ -194,6 +214,8 @@ pub struct PipeStats {
 pub struct Pipe {
     config: PipeConfig,
     random: SplitMix64,
+    tokens: Option<Tokens>,
+    codel: Option<codel::State>,
     /// End of serialisation and wire length of what is waiting or being sent.
     waiting: VecDeque<(Duration, u32)>,
     backlog: u64,
@@ -211,7 +233,10 @@ impl Pipe {
     /// An empty line.
     pub fn new(config: PipeConfig) -> Self {
         let random = SplitMix64::new(config.seed);
+        let packet = config.rate.finish(Duration::ZERO, FULL_PACKET);
         Pipe {
+            tokens: config.bucket.map(Tokens::new),
+            codel: config.managed.map(|c| codel::State::new(c, packet)),
             config,
             random,
             waiting: VecDeque::new(),
@@ -229,11 +254,26 @@ impl Pipe {
     pub fn enqueue(&mut self, now: Duration, ip_len: u32) -> Verdict {
         let wire = self.config.framing.wire_len(ip_len);
         let backlog = self.backlog(now);
+        if let Some(t) = self.tokens.as_mut().filter(|t| t.is_policer())
+            && !t.take(self.clock, wire)
+        {
+            self.stats.policed += 1;
+            return Verdict::Drop(DropReason::Policed);
+        }
         if backlog > 0 && self.is_full(wire) {
             self.stats.tail_drops += 1;
             return Verdict::Drop(DropReason::Tail);
         }
-        let start = self.clock.max(self.free_at);
+        let mut start = self.clock.max(self.free_at);
+        if let Some(codel) = &mut self.codel
+            && codel.drops(start, start.saturating_sub(self.clock))
+        {
+            self.stats.managed_drops += 1;
+            return Verdict::Drop(DropReason::Managed);
+        }
+        if let Some(t) = self.tokens.as_mut().filter(|t| !t.is_policer()) {
+            start = t.wait(start, wire);
+        }
         let since = self.since_begin(start);
         let took = self.config.rate.finish(since, wire).saturating_sub(since);
         let finish = start + took;
@@ -248,6 +288,10 @@ impl Pipe {
         let mut at = finish + self.config.delay + self.wander(finish);
         if !self.config.jitter.is_zero() {
             at += self.config.jitter.mul_f64(self.random.unit());
+        }
+        if !self.config.turns.is_zero() {
+            let turn = self.config.turns.as_nanos();
+            at = nanos(at.as_nanos().div_ceil(turn) * turn);
         }
         at = at.max(self.last_arrival);
         self.last_arrival = at;
@@ -272,6 +316,21 @@ impl Pipe {
     /// How long a packet that arrives at `now` waits before its serialisation starts.
     pub fn wait(&self, now: Duration) -> Duration {
         self.free_at.saturating_sub(now.max(self.clock))
+    }
+
+    /// What the line carries at `now` for who has traffic: the rate of the trace, and no more than is
+    /// sold where that is policed, or shaped and the burst is used up.
+    pub fn rate(&self, now: Duration) -> Rate {
+        let rate = self.config.rate.at(self.since_begin(now)).0;
+        self.tokens.as_ref().map_or(rate, |t| t.rate(rate, now))
+    }
+
+    /// What who sends all the time can count on from `now` on: as [`Pipe::rate`], but it does not follow
+    /// each token that comes and goes.
+    pub fn sustained(&mut self, now: Duration) -> Rate {
+        let rate = self.config.rate.at(self.since_begin(now)).0;
+        let tokens = self.tokens.as_mut();
+        tokens.map_or(rate, |t| t.sustained(rate, now))
     }
 
     /// What has passed so far.
@@ -303,10 +362,7 @@ impl Pipe {
         let bytes = self.backlog + u64::from(wire);
         match self.config.buffer {
             Buffer::Bytes(b) => bytes > b,
-            Buffer::Time(t) => {
-                let now = self.since_begin(self.clock);
-                bytes > self.config.rate.at(now).0.bytes_in(t)
-            }
+            Buffer::Time(t) => bytes > self.rate(self.clock).bytes_in(t),
             Buffer::Packets(n) => self.waiting.len() as u64 >= n,
         }
     }

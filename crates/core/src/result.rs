@@ -211,6 +211,10 @@ pub struct Run {
     pub down_kbit: f64,
     /// Goodput from the customer, the same.
     pub up_kbit: f64,
+    /// Goodput of hosts beside the gateway, kbit/s (to them, from them), which the condition does not shape and which is
+    /// not in `down_kbit` and `up_kbit`. Absent where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside_kbit: Option<[f64; 2]>,
     /// Probes of the judged kind that were lost.
     pub lost: u64,
     /// Packets that the condition dropped: its queueing disciplines and policers.

@@ -41,6 +41,9 @@ const MAX_LAG_P995: Duration = Duration::from_millis(1);
 const MAX_LAG: Duration = Duration::from_millis(50);
 /// The hypervisor took this much: what was measured is the neighbours.
 const MAX_STEAL: f64 = 0.10;
+/// First port of the load's listeners, and of those of a load that does not count.
+const LOAD_PORT: u16 = 50_001;
+const WARM_UP_PORT: u16 = 40_001;
 /// From the first packets to the idle phase.
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -58,45 +61,98 @@ pub(crate) fn run(
         LabError::unknown("load", &cell.load, experiment.loads.iter().map(|l| &l.name))
     })?;
     let (hosts, ends) = Topology::build(experiment)?;
-    let emulator = Emulator::start(ends, experiment.line_config(cell.seed))?;
+    let emulator = Emulator::start(ends.line, experiment.line_config(cell.seed))?;
+    let mut radio = Vec::new();
+    for (client, ends) in ends.radio {
+        if let Some(config) = experiment.radio_config(client, cell.seed) {
+            radio.push(Emulator::start(ends, config)?);
+        }
+    }
     let site = Site {
         wan: WAN.to_owned(),
         lan: (0..experiment.clients).map(lan_device).collect(),
         far: (0..experiment.servers.len()).map(server_address).collect(),
         line: experiment.line_facts(),
-    };
-    let refused = |what: &str, why: String| LabError::Condition {
-        condition: cell.condition.clone(),
-        what: what.to_owned(),
-        why,
+        rates: emulator.rates(),
     };
     if let Some(s) = shaper.as_deref_mut() {
-        let applied = hosts.gateway.run(|| s.apply(&site))?;
-        applied.map_err(|e| {
-            if is_lacking(&e) {
-                let condition = cell.condition.clone();
-                let why = e.to_string();
-                return LabError::Lacking { condition, why };
-            }
-            refused("apply", e.to_string())
-        })?;
+        let prepared = s.prepare();
+        if prepared.map_err(|e| refused(cell, "prepare", e.to_string()))? {
+            apply(cell, s, &hosts, &site)?;
+            let warmed = warm_up(experiment, cell, load, &hosts, wait);
+            take_back(cell, s, &hosts)?;
+            warmed?;
+        }
+        apply(cell, s, &hosts, &site)?;
     }
-    let measured = measure(experiment, cell, load, &hosts, &emulator, wait);
+    let measured = measure(experiment, cell, load, &hosts, (&emulator, &radio), wait);
     // Before the shaper goes: while a root discipline is exchanged the kernel drops what comes
     // (`noop_enqueue`) and counts it as the device's.
     let ring_drops = hosts.ring_drops();
     let mut dropped = Dropped::default();
     if let Some(s) = shaper {
         // Also after a failed measurement: the shaper may have threads to stop.
-        let (count, cleared) = hosts.gateway.run(|| (s.dropped(), s.clear()))?;
-        dropped = count.map_err(|e| refused("count drops of", e.to_string()))?;
-        cleared.map_err(|e| refused("clear", e.to_string()))?;
+        dropped = take_back(cell, s, &hosts)?;
     }
     let mut measured = measured?;
     let ring_drops = ring_drops?;
     let report = emulator.finish()?;
     measured.instrument(&report, ring_drops);
+    for emulator in radio {
+        measured.instrument(&emulator.finish()?, 0);
+    }
     measured.into_run(cell, dropped)
+}
+
+/// What a condition complained about.
+fn refused(cell: &Cell, what: &str, why: String) -> LabError {
+    LabError::Condition {
+        condition: cell.condition.clone(),
+        what: what.to_owned(),
+        why,
+    }
+}
+
+/// Sets up the condition.
+fn apply(
+    cell: &Cell,
+    shaper: &mut dyn Shaper,
+    hosts: &Topology,
+    site: &Site,
+) -> Result<(), LabError> {
+    let applied = hosts.gateway.run(|| shaper.apply(site))?;
+    applied.map_err(|e| {
+        if is_lacking(&e) {
+            let condition = cell.condition.clone();
+            let why = e.to_string();
+            return LabError::Lacking { condition, why };
+        }
+        refused(cell, "apply", e.to_string())
+    })
+}
+
+/// Takes the condition back; what it had dropped.
+fn take_back(cell: &Cell, shaper: &mut dyn Shaper, hosts: &Topology) -> Result<Dropped, LabError> {
+    let (count, cleared) = hosts.gateway.run(|| (shaper.dropped(), shaper.clear()))?;
+    let dropped = count.map_err(|e| refused(cell, "count drops of", e.to_string()))?;
+    cleared.map_err(|e| refused(cell, "clear", e.to_string()))?;
+    Ok(dropped)
+}
+
+/// Runs the load once without looking at it. The line stands at its first steps meanwhile.
+fn warm_up(
+    experiment: &Experiment,
+    cell: &Cell,
+    load: &LoadSpec,
+    hosts: &Topology,
+    wait: Wait<'_>,
+) -> Result<(), LabError> {
+    let prepared = traffic::Prepared::new(experiment, load, cell, hosts, WARM_UP_PORT)?;
+    let start = clock::monotonic() + Duration::from_secs_f64(experiment.duration.idle_s);
+    let running = prepared.start(hosts, start, cell.duration)?;
+    wait(Phase::Idle, start + cell.duration)?;
+    running.finish()?;
+    Ok(())
 }
 
 /// Whether it is the kernel that lacks something.
@@ -123,12 +179,12 @@ fn measure(
     cell: &Cell,
     load: &LoadSpec,
     hosts: &Topology,
-    emulator: &Emulator,
+    (emulator, radio): (&Emulator, &[Emulator]),
     wait: Wait<'_>,
 ) -> Result<Measured, LabError> {
     let target = SocketAddr::new(server_address(0), PROBE_PORT);
     let _echo = hosts.servers[0].run(|| Echo::start(target))??;
-    let prepared = traffic::Prepared::new(experiment, load, cell, hosts)?;
+    let prepared = traffic::Prepared::new(experiment, load, cell, hosts, LOAD_PORT)?;
     let config = ProbeConfig {
         target,
         interval: millis(experiment.probe.interval_ms),
@@ -138,6 +194,7 @@ fn measure(
     let idle = Duration::from_secs_f64(experiment.duration.idle_s);
     wait(Phase::Idle, clock::monotonic() + WARM_UP)?;
     emulator.mark();
+    radio.iter().for_each(Emulator::mark);
     let cpu = CpuTimes::read()?;
     let start = clock::monotonic() + idle;
     let wall = clock::realtime().saturating_sub(clock::monotonic());
@@ -167,18 +224,21 @@ impl Measured {
     fn instrument(&mut self, report: &EmulatorReport, ring_drops: u64) {
         let i = &mut self.instrument;
         let ms = |d: Duration| d.as_secs_f64() * 1000.0;
-        i.lag_p99_ms = ms(report.lag_p99);
-        i.lag_max_ms = ms(report.lag_max);
+        i.lag_p99_ms = i.lag_p99_ms.max(ms(report.lag_p99));
+        i.lag_max_ms = i.lag_max_ms.max(ms(report.lag_max));
         let mut why = Vec::new();
+        if !i.void.is_empty() {
+            why.push(std::mem::take(&mut i.void));
+        }
         if report.lag_p99 > MAX_LAG_P99
             || report.lag_p995 > MAX_LAG_P995
             || report.lag_max > MAX_LAG
         {
             why.push(format!(
                 "the line lagged: p99 {:.2} ms, p99.5 {:.2} ms, worst {:.2} ms",
-                i.lag_p99_ms,
+                ms(report.lag_p99),
                 ms(report.lag_p995),
-                i.lag_max_ms
+                ms(report.lag_max)
             ));
         }
         if ring_drops > 0 {
@@ -225,11 +285,14 @@ impl Measured {
             return Err(none());
         }
         let base_ms = Summary::of(&base).ok_or_else(none)?.avg;
-        let of = |way| {
-            let bins = self.outcome.flows.iter().filter(move |f| f.0 == way);
+        let of = |way, beside| {
+            let flows = self.outcome.flows.iter();
+            let bins = flows.filter(move |f| f.0 == (way, beside));
             metrics::goodput_series(bins.map(|f| f.1.bins.as_slice()))
         };
-        let (down_kbit, up_kbit) = (of(Direction::Down), of(Direction::Up));
+        let (down_kbit, up_kbit) = (of(Direction::Down, false), of(Direction::Up, false));
+        let ways = [Direction::Down, Direction::Up];
+        let beside = ways.map(|way| metrics::mean_kbit(&of(way, true)));
         let seconds = self.duration.as_secs_f64();
         let per_flow = self.outcome.flows.iter().map(|(_, f)| {
             let kbit = f.bytes() as f64 * 8.0 / 1000.0 / seconds;
@@ -249,6 +312,7 @@ impl Measured {
             lost,
             dropped_by_us: dropped.packets,
             acks_dropped_by_us: dropped.acks,
+            beside_kbit: beside.iter().any(|kbit| *kbit > 0.0).then_some(beside),
             retransmits: self.outcome.flows.iter().map(|f| f.1.retransmits).sum(),
             settle_s: (!self.outcome.flows.is_empty())
                 .then(|| metrics::settle_s(&udp))

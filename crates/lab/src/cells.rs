@@ -32,9 +32,11 @@ impl Cell {
     pub fn inputs(&self, experiment: &Experiment) -> Option<String> {
         let e = experiment;
         Some(format!(
-            "{:?}; {} clients, {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
+            "{:?}; {} clients, {} beside, {:?}; {:?}; {:?}; {:?}; {:?}; {}, seed {}, {:?}",
             e.line,
             e.clients,
+            e.beside,
+            e.radio,
             e.servers,
             e.duration,
             e.probe,

@@ -1,7 +1,8 @@
 //! The conditions of the lab: evenkeel itself, and beside it other people's designs.
 //!
 //! Principle: exactly what `evenkeel shape` does, through the same call, told the rates and the
-//! framing of the line. Non-goals: how the others are built (`peers`).
+//! framing of the line; `run` is told nothing. Those that know more than a person can (`oracle`) or
+//! have seen the line before (`again`) are files of their own. Non-goals: how the others are built (`peers`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +15,18 @@ use evenkeel_core::plan::{Choice, Given, Ingress, Mode, Policy, Shaping};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::segments::Mss;
 use evenkeel_core::{Line, PerDirection};
-use evenkeel_kernel::{Request, StateDir, clear, shape, status};
+use evenkeel_kernel::{Request, StateDir, clear, shape};
 
 use crate::peers::Peer;
+
+mod again;
+mod drops;
+mod oracle;
+
+use again::Again;
+use drops::dropped;
+use oracle::Oracle;
+
 use crate::shaper::{Dropped, Shaper, ShaperError, Site};
 
 /// Of the lab's devices, bytes.
@@ -32,7 +42,8 @@ pub fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
     ];
     let autos =
         autos.map(|(name, mode)| Box::new(Automatic::new(name, mode, state)) as Box<dyn Shaper>);
-    let ours = ours.chain(autos);
+    let more: [Box<dyn Shaper>; 2] = [Box::new(Oracle::new(state)), Box::new(Again::new(state))];
+    let ours = ours.chain(autos).chain(more);
     let peers = Peer::all().into_iter();
     ours.chain(peers.map(|s| Box::new(s) as Box<dyn Shaper>))
         .collect()
@@ -178,15 +189,6 @@ impl Shaper for Evenkeel {
         clear(&self.dir(), &self.device)?;
         Ok(())
     }
-}
-
-/// What was dropped on `device`, by its own account.
-fn dropped(dir: &StateDir, device: &str) -> Result<Dropped, ShaperError> {
-    let all = status(dir, Some(device))?;
-    Ok(Dropped {
-        packets: all.iter().map(|s| s.up.dropped + s.down.dropped).sum(),
-        acks: all.iter().find_map(|s| s.policed.map(|p| p.dropped_acks)),
-    })
 }
 
 /// evenkeel told nothing: `run`, on a thread of its own.

@@ -7,19 +7,25 @@
 //! set that much earlier, and a packet that woke the thread came that much earlier. A server's
 //! round trip beyond the line's own is added behind the line on the way up, where it changes no
 //! queue.
-//! Non-goals: anything that looks into packets beyond length, destination and protocol.
+//! What the line carries at the moment can be read by who wants to know ([`Rates`]).
+//! Non-goals: anything that looks into packets beyond length, addresses and protocol; what the
+//! near hop answers (`hop`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use evenkeel_core::pipe::{Pipe, PipeConfig, PipeStats, Verdict};
+use evenkeel_core::{PerDirection, Rate};
 use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
 use evenkeel_sys::tun::{Tun, TunKind};
 use evenkeel_sys::{Error, clock, sched};
+
+use crate::hop::{Hop, HopConfig, Treated};
 
 /// What the line is between.
 #[derive(Debug)]
@@ -45,6 +51,29 @@ pub struct LineConfig {
     pub filters_icmp: bool,
     /// What is sent to this address never arrives.
     pub silent: Option<IpAddr>,
+    /// The near hop and its ways, where they are not those of its kernel.
+    pub hop: Option<(Ipv4Addr, HopConfig)>,
+}
+
+/// What the line carries now, as its thread saw it when it last woke.
+#[derive(Debug, Clone, Default)]
+pub struct Rates(Arc<[AtomicU64; 2]>);
+
+impl Rates {
+    /// Towards the customer, and from him; zero in an outage.
+    pub fn now(&self) -> PerDirection<Rate> {
+        let of = |i: usize| Rate::from_bps(self.0[i].load(Ordering::Relaxed));
+        PerDirection {
+            down: of(0),
+            up: of(1),
+        }
+    }
+
+    fn set(&self, down: Rate, up: Rate) {
+        for (place, rate) in self.0.iter().zip([down, up]) {
+            place.store(rate.bps(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// What the emulator did since [`Emulator::mark`].
@@ -73,6 +102,7 @@ pub struct EmulatorReport {
 pub struct Emulator {
     stop: Arc<Waker>,
     mark: Arc<Waker>,
+    rates: Rates,
     thread: Option<JoinHandle<Result<EmulatorReport, Error>>>,
 }
 
@@ -81,6 +111,7 @@ impl Emulator {
     pub fn start(ends: Ends, config: LineConfig) -> Result<Self, Error> {
         let (stop, mark) = (Arc::new(Waker::new()?), Arc::new(Waker::new()?));
         let mut line = Line::new(ends, config, Arc::clone(&stop), Arc::clone(&mark))?;
+        let rates = line.rates.clone();
         let thread = std::thread::Builder::new()
             .name("line".into())
             .spawn(move || line.run())
@@ -88,8 +119,14 @@ impl Emulator {
         Ok(Emulator {
             stop,
             mark,
+            rates,
             thread: Some(thread),
         })
+    }
+
+    /// What it carries, at any time.
+    pub fn rates(&self) -> Rates {
+        self.rates.clone()
     }
 
     /// What counts begins now: the lag so far is forgotten, changes of the line start.
@@ -161,6 +198,8 @@ struct Line {
     beyond: Vec<(IpAddr, Duration)>,
     filters_icmp: bool,
     silent: Option<IpAddr>,
+    hop: Option<Hop>,
+    rates: Rates,
     under_way: BinaryHeap<Reverse<Departure>>,
     order: u64,
     /// What waking up takes: the running median of the timer's wakes.
@@ -194,10 +233,15 @@ impl Line {
         poller.add(&timer, TIMER, Interest::Read)?;
         poller.add(stop.as_ref(), STOP, Interest::Read)?;
         poller.add(mark.as_ref(), MARK, Interest::Read)?;
+        let (mut down, mut up) = (Pipe::new(config.down), Pipe::new(config.up));
+        let rates = Rates::default();
+        rates.set(down.sustained(Duration::ZERO), up.sustained(Duration::ZERO));
         Ok(Line {
             ends,
-            down: Pipe::new(config.down),
-            up: Pipe::new(config.up),
+            down,
+            up,
+            rates,
+            hop: config.hop.map(|(address, hop)| Hop::new(hop, address)),
             beyond: config.beyond,
             filters_icmp: config.filters_icmp,
             silent: config.silent,
@@ -265,6 +309,8 @@ impl Line {
                 }
             }
             self.write(early)?;
+            self.rates
+                .set(self.down.rate(self.now), self.up.rate(self.now));
             match self.under_way.peek() {
                 // Setting it takes note of its having fired as well.
                 Some(Reverse(next)) if next.at != set_for => {
@@ -283,6 +329,9 @@ impl Line {
         let now = clock::monotonic();
         self.down.begin(now);
         self.up.begin(now);
+        if let Some(hop) = &mut self.hop {
+            hop.begin(now);
+        }
     }
 
     /// Follows the median: a step up for each longer wake, a step down for each shorter one.
@@ -306,12 +355,16 @@ impl Line {
                 (&self.ends.provider, &mut self.down)
             };
             let Some(n) = from.read(buffer)? else { break };
-            let packet = &buffer[..n];
-            let ip = packet.get(self.ends.kind.header_len()..).unwrap_or(&[]);
+            let packet = &mut buffer[..n];
+            let header = self.ends.kind.header_len();
             if found > 0 {
                 self.now = clock::monotonic();
             }
             found += 1;
+            if let Some(hop) = self.hop.as_ref().filter(|_| !up) {
+                hop.stamps(packet.get_mut(header..).unwrap_or_default(), self.now);
+            }
+            let ip = packet.get(header..).unwrap_or_default();
             if self.filters_icmp && is_icmp(ip)
                 || up && self.silent.is_some() && destination(ip) == self.silent
             {
@@ -321,6 +374,16 @@ impl Line {
             let Verdict::Depart { mut at } = pipe.enqueue(came, ip.len() as u32) else {
                 continue;
             };
+            if up && let Some(hop) = &mut self.hop {
+                let busy = [&self.up, &self.down]
+                    .iter()
+                    .any(|p| !p.wait(came).is_zero());
+                match hop.treats(ip, at, busy) {
+                    Treated::Passes => {}
+                    Treated::Later(by) => at += by,
+                    Treated::Ignored => continue,
+                }
+            }
             if up && let Some(to) = destination(ip) {
                 at += self
                     .beyond

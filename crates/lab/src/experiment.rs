@@ -9,16 +9,19 @@ use std::time::Duration;
 use evenkeel_core::pipe::{Buffer, RateTrace};
 use evenkeel_core::result::Published;
 use evenkeel_core::{Framing, Rate};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::error::LabError;
-use crate::millis::millis;
 
+mod access;
 mod changing;
 mod loads;
+mod values;
 
+pub use access::{BucketSpec, ClockSpec, HopSpec, RadioSpec};
 pub use changing::{SwingKind, SwingSpec};
 pub use loads::{FlowKind, FlowSpec, LoadSpec};
+use values::{buffer, within};
 
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -34,6 +37,12 @@ pub struct Experiment {
     pub servers: Vec<Server>,
     /// How many hosts are behind the gateway.
     pub clients: usize,
+    /// How many hosts are beside the gateway, behind a box in front of it.
+    #[serde(default)]
+    pub beside: usize,
+    /// Clients that are behind a line of their own, as one of radio is.
+    #[serde(default)]
+    pub radio: Vec<RadioSpec>,
     /// How long things last.
     pub duration: DurationSpec,
     /// The prober.
@@ -88,6 +97,21 @@ pub struct LineSpec {
     /// Behind the line there is another router that masquerades.
     #[serde(default)]
     pub double_nat: bool,
+    /// Between line and gateway there is another router that masquerades.
+    #[serde(default)]
+    pub box_in_front: bool,
+    /// Less than `down` is sold, and this keeps us to it.
+    pub down_bucket: Option<BucketSpec>,
+    /// The same from the customer.
+    pub up_bucket: Option<BucketSpec>,
+    /// The buffer towards the customer is managed by `CoDel`.
+    #[serde(default)]
+    pub down_managed: bool,
+    /// The same from the customer.
+    #[serde(default)]
+    pub up_managed: bool,
+    /// How the near hop answers, if not as a kernel does.
+    pub hop: Option<HopSpec>,
     /// In front of the line towards the customer.
     #[serde(deserialize_with = "buffer")]
     pub down_buffer: Buffer,
@@ -114,6 +138,16 @@ pub struct Server {
     pub name: String,
     /// Round trip from a client over the empty line, before serialisation; not below the line's.
     pub rtt_ms: f64,
+    /// Its TCP has time stamps (RFC 7323).
+    #[serde(default = "yes")]
+    pub time_stamps: bool,
+    /// Its TCP has selective acknowledgements (RFC 2018).
+    #[serde(default = "yes")]
+    pub sack: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How long things last.
@@ -134,37 +168,6 @@ pub struct DurationSpec {
 pub struct ProbeSpec {
     /// From one probe to the next.
     pub interval_ms: f64,
-}
-
-/// `"30ms"` at the rate of the moment, `"60packets"`, or an integer of bytes on the wire.
-fn buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Buffer, D::Error> {
-    struct V;
-    impl serde::de::Visitor<'_> for V {
-        type Value = Buffer;
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a buffer like \"30ms\", \"60packets\" or an integer of bytes")
-        }
-        fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<Buffer, E> {
-            match u64::try_from(v) {
-                Ok(bytes @ 1..) => Ok(Buffer::Bytes(bytes)),
-                _ => Err(E::custom("a buffer holds at least one byte")),
-            }
-        }
-        fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Buffer, E> {
-            let packets = v.strip_suffix("packets").map(|n| n.trim().parse());
-            if let Some(Ok(n @ 1..)) = packets {
-                return Ok(Buffer::Packets(n));
-            }
-            let ms = v.strip_suffix("ms").and_then(|n| n.trim().parse().ok());
-            match ms.filter(|ms| (0.001..=60_000.0).contains(ms)) {
-                Some(ms) => Ok(Buffer::Time(millis(ms))),
-                None => Err(E::custom(format!(
-                    "{v:?} is not a buffer (write \"30ms\", \"60packets\" or an integer of bytes)"
-                ))),
-            }
-        }
-    }
-    d.deserialize_any(V)
 }
 
 /// What is wrong, in one line, with line and column.
@@ -208,6 +211,7 @@ impl Experiment {
         within("duration.idle_s", self.duration.idle_s, 2.0, 60.0)?;
         within("probe.interval_ms", self.probe.interval_ms, 1.0, 1000.0)?;
         within("clients", self.clients as f64, 1.0, 32.0)?;
+        self.check_access()?;
         within("servers (how many)", self.servers.len() as f64, 1.0, 32.0)?;
         for (key, rate, steps) in self.directions() {
             self.trace(rate, steps)
@@ -234,6 +238,30 @@ impl Experiment {
         Ok(())
     }
 
+    /// What stands between home and Internet besides a rate and a buffer.
+    fn check_access(&self) -> Result<(), String> {
+        within("beside", self.beside as f64, 0.0, 32.0)?;
+        if self.beside > 0 && !self.line.box_in_front {
+            return Err("beside: hosts beside the gateway need line.box_in_front".into());
+        }
+        if let Some(hop) = &self.line.hop {
+            hop.check()?;
+        }
+        for (i, radio) in self.radio.iter().enumerate() {
+            within(
+                "radio client",
+                radio.client as f64,
+                1.0,
+                self.clients as f64,
+            )?;
+            radio.check()?;
+            if self.radio[..i].iter().any(|r| r.client == radio.client) {
+                return Err(format!("radio: client {} is there twice", radio.client));
+            }
+        }
+        Ok(())
+    }
+
     fn check_flows(&self, load: &LoadSpec) -> Result<(), String> {
         for (i, flow) in (1..).zip(&load.flows) {
             let place = |key: &str| format!("loads {:?} flow {i}: {key}", load.name);
@@ -246,12 +274,12 @@ impl Experiment {
                     known.join(", ")
                 ));
             }
-            within(
-                &place("client"),
-                flow.client as f64,
-                1.0,
-                self.clients as f64,
-            )?;
+            let most = if flow.beside {
+                self.beside
+            } else {
+                self.clients
+            };
+            within(&place("client"), flow.client as f64, 1.0, most as f64)?;
             within(&place("count"), flow.count as f64, 1.0, 256.0)?;
             let longest = self.duration.full_s.max(self.duration.quick_s);
             flow.check()
@@ -340,13 +368,6 @@ impl Experiment {
     pub fn load_spec(&self, name: &str) -> Option<&LoadSpec> {
         self.loads.iter().find(|l| l.name == name)
     }
-}
-
-fn within(key: &str, v: f64, low: f64, high: f64) -> Result<(), String> {
-    if (low..=high).contains(&v) {
-        return Ok(());
-    }
-    Err(format!("{key} is {v}, it must be {low} to {high}"))
 }
 
 #[cfg(test)]

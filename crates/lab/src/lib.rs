@@ -13,6 +13,7 @@ pub mod conditions;
 pub mod emulator;
 pub mod experiment;
 pub mod guest;
+pub mod hop;
 pub mod metrics;
 pub mod net;
 pub mod pages;

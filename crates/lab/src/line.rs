@@ -7,12 +7,12 @@
 use std::time::Duration;
 
 use evenkeel_core::Rate;
-use evenkeel_core::pipe::{Buffer, PipeConfig, RateTrace};
+use evenkeel_core::pipe::{BucketKind, Buffer, CoDel, PipeConfig, RateTrace};
 use evenkeel_core::result::{ConditionFacts, LineFacts};
 
 use crate::addresses::{PROVIDER_IP, server_address};
 use crate::emulator::LineConfig;
-use crate::experiment::{Device, Experiment};
+use crate::experiment::{BucketSpec, Device, Experiment};
 use crate::millis::millis;
 use crate::shaper::{NONE, Shaper};
 
@@ -30,7 +30,22 @@ impl Experiment {
             beyond: beyond.collect(),
             filters_icmp: self.line.filters_icmp,
             silent: self.line.silent.then_some(PROVIDER_IP.into()),
+            hop: (self.line.hop.as_ref()).map(|hop| (PROVIDER_IP, hop.make(seed))),
         }
+    }
+
+    /// The lines to clients that are behind one of radio, by the client's number from 0.
+    pub(crate) fn radio_config(&self, client: usize, seed: u64) -> Option<LineConfig> {
+        let radio = self.radio.iter().find(|r| r.client == client + 1)?;
+        let seed = seed.wrapping_mul(31).wrapping_add(client as u64);
+        Some(LineConfig {
+            down: radio.make(seed),
+            up: radio.make(!seed),
+            beyond: Vec::new(),
+            filters_icmp: false,
+            silent: None,
+            hop: None,
+        })
     }
 
     /// The two directions of the line, towards the customer first, with randomness from `seed`.
@@ -39,6 +54,8 @@ impl Experiment {
         let buffers = [line.down_buffer, line.up_buffer];
         let mut seeds = [seed, seed ^ 0x5555_5555_5555_5555].into_iter();
         let mut buffers = buffers.into_iter();
+        let mut buckets = [line.down_bucket, line.up_bucket].into_iter();
+        let mut managed = [line.down_managed, line.up_managed].into_iter();
         // The idle phase, the load, and what is under way then.
         let length = self.duration.idle_s + self.duration.full_s.max(self.duration.quick_s) + 30.0;
         let swung = line.swing.as_ref().map(|s| {
@@ -63,6 +80,9 @@ impl Experiment {
             wander: wander.clone(),
             framing: line.framing,
             buffer: buffers.next().unwrap_or(Buffer::Time(Duration::ZERO)),
+            bucket: buckets.next().flatten().map(BucketSpec::make),
+            managed: (managed.next() == Some(true)).then(CoDel::default),
+            turns: Duration::ZERO,
             delay: millis(line.rtt_ms / 2.0),
             jitter: millis(line.jitter_ms),
             loss: line.loss,
@@ -78,21 +98,41 @@ impl Experiment {
             Buffer::Time(t) => t.as_secs_f64() * 1000.0,
             Buffer::Bytes(b) => b as f64 * 8000.0 / rate.bps() as f64,
         };
+        let [down, up] = self.sold();
         LineFacts {
-            down: self.line.down,
-            up: self.line.up,
+            down,
+            up,
             framing: self.line.framing,
             rtt_ms: self.servers.first().map_or(self.line.rtt_ms, |s| s.rtt_ms),
-            down_buffer_ms: ms(self.line.down_buffer, self.line.down),
-            up_buffer_ms: ms(self.line.up_buffer, self.line.up),
+            down_buffer_ms: ms(self.line.down_buffer, down),
+            up_buffer_ms: ms(self.line.up_buffer, up),
             varies: self.line.swing.is_some()
-                || !(self.line.down_steps.is_empty() && self.line.up_steps.is_empty()),
+                || !(self.line.down_steps.is_empty() && self.line.up_steps.is_empty())
+                || self.bursts(),
             best: self.best(),
         }
     }
 
+    /// What is sold: the rates, unless a token bucket leaves less of them.
+    fn sold(&self) -> [Rate; 2] {
+        let line = &self.line;
+        [(line.down, line.down_bucket), (line.up, line.up_bucket)]
+            .map(|(rate, bucket)| bucket.map_or(rate, |b| b.rate.min(rate)))
+    }
+
+    /// Whether more than is sold passes for a while.
+    fn bursts(&self) -> bool {
+        let mut buckets = [self.line.down_bucket, self.line.up_bucket]
+            .into_iter()
+            .flatten();
+        buckets.any(|b| b.make().kind == BucketKind::Shaper)
+    }
+
     /// The highest rates of a line that varies.
     fn best(&self) -> Option<[Rate; 2]> {
+        if self.bursts() {
+            return Some([self.line.down, self.line.up]);
+        }
         if let Some(swing) = &self.line.swing {
             return Some([swing.down[1], swing.up[1]]);
         }
@@ -116,8 +156,8 @@ impl Experiment {
             });
         }
         let link_header = match self.line.device {
-            Device::Tun => 0,
-            Device::Tap => 14,
+            Device::Tun if !self.line.box_in_front => 0,
+            _ => 14,
         };
         let shaper = shapers.iter().find(|s| s.name() == name)?;
         Some(shaper.facts(&self.line_facts(), link_header))

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 use evenkeel_core::result::{ConditionFacts, LineFacts};
 
+use crate::emulator::Rates;
+
 /// The condition that changes nothing.
 pub(crate) const NONE: &str = "none";
 
@@ -21,6 +23,8 @@ pub struct Site {
     pub far: Vec<IpAddr>,
     /// The line behind the WAN device.
     pub line: LineFacts,
+    /// What that carries at any moment: for who is told everything.
+    pub rates: Rates,
 }
 
 /// What makes a condition: something that is applied to the gateway before the load.
@@ -38,7 +42,13 @@ pub trait Shaper: Send {
             ..ConditionFacts::default()
         }
     }
-    /// Sets up shaping. It is called once for each cell, on a gateway that was never shaped.
+    /// Called first in each cell: what was learned in another one is forgotten. Says whether the cell's
+    /// load is to run once before it counts, with shaping set up and taken back around it, so that the
+    /// line is known.
+    fn prepare(&mut self) -> Result<bool, ShaperError> {
+        Ok(false)
+    }
+    /// Sets up shaping. It is called on a gateway that is not shaped.
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError>;
     /// What it dropped since `apply`.
     fn dropped(&mut self) -> Result<Dropped, ShaperError>;

@@ -1,4 +1,7 @@
-//! The hosts of a lab: servers - provider - LINE - gateway (masquerading) - clients.
+//! The hosts of a lab: servers - provider - LINE - gateway (masquerading) - clients. Where the
+//! provider's box stands in front: servers - provider - LINE - box (masquerading) - gateway -
+//! clients, and hosts beside the gateway behind the box. Some clients are behind a line of their
+//! own, as one of radio is.
 //!
 //! Principles: each is a network namespace without a name, so nothing outlives this process;
 //! every run gets new ones, so that no run knows of another; hosts send packets of at most the
@@ -13,7 +16,7 @@ use evenkeel_sys::netns::set_sysctl;
 use evenkeel_sys::tun::{Tun, TunKind};
 use evenkeel_sys::{Error, Netns, sched};
 
-use crate::addresses::{GATEWAY_IP, PROVIDER_IP, server_address};
+use crate::addresses::{BOX_IP, GATEWAY_IP, PROVIDER_IP, server_address};
 use crate::emulator::Ends;
 use crate::error::LabError;
 use crate::experiment::{Device, Experiment};
@@ -23,6 +26,8 @@ use crate::net;
 pub const WAN: &str = "wan";
 /// The other end of the line, in the provider's namespace.
 const LINE: &str = "line";
+/// A host's device towards the router.
+const HOST: &str = "eth0";
 /// A TUN device holds 500 packets unless told otherwise and then drops: not our queue.
 const RING: u32 = 10_000;
 
@@ -37,11 +42,24 @@ pub struct Topology {
     pub gateway: Netns,
     /// In the order of their numbers.
     pub clients: Vec<Netns>,
+    /// In front of the gateway, if there is one.
+    pub front: Option<Netns>,
+    /// Hosts behind the box in front, beside the gateway.
+    pub beside: Vec<Netns>,
+}
+
+/// Between what the emulators of a lab are.
+#[derive(Debug)]
+pub struct AllEnds {
+    /// The line's.
+    pub line: Ends,
+    /// Those of lines to clients, with the client's number from 0.
+    pub radio: Vec<(usize, Ends)>,
 }
 
 impl Topology {
     /// Makes and connects all hosts; the line's ends are the emulator's.
-    pub fn build(experiment: &Experiment) -> Result<(Self, Ends), LabError> {
+    pub fn build(experiment: &Experiment) -> Result<(Self, AllEnds), LabError> {
         let host = |name: &str| {
             let ns = Netns::new(name)?;
             ns.run(|| prepare(name))??;
@@ -58,50 +76,93 @@ impl Topology {
             clients: (1..=experiment.clients)
                 .map(|i| host(&format!("client {i}")))
                 .collect::<Result<_, _>>()?,
+            front: experiment
+                .line
+                .box_in_front
+                .then(|| host("box"))
+                .transpose()?,
+            beside: (1..=experiment.beside)
+                .map(|i| host(&format!("beside {i}")))
+                .collect::<Result<_, _>>()?,
         };
         for (i, server) in this.servers.iter().enumerate() {
             let near = Ipv4Addr::new(198, 18, i as u8, 1);
             let device = format!("srv{}", i + 1);
             connect(&this.provider, &device, near, server, server_address(i))?;
+            let spec = &experiment.servers[i];
+            server.run(|| tcp_options(spec.time_stamps, spec.sack))??;
         }
-        for (i, client) in this.clients.iter().enumerate() {
+        let radio = this.connect_clients(experiment)?;
+        let line = this.connect_line(experiment)?;
+        if experiment.line.double_nat {
+            this.provider.run(|| masquerade("srv*", "srv+"))??;
+        }
+        Ok((this, AllEnds { line, radio }))
+    }
+
+    /// Clients behind the gateway, some of them over radio.
+    fn connect_clients(&self, experiment: &Experiment) -> Result<Vec<(usize, Ends)>, LabError> {
+        let mut radio = Vec::new();
+        for (i, client) in self.clients.iter().enumerate() {
             let near = Ipv4Addr::new(192, 168, i as u8 + 1, 1);
             let far = Ipv4Addr::new(192, 168, i as u8 + 1, 2);
-            connect(&this.gateway, &lan_device(i), near, client, far.into())?;
+            let device = lan_device(i);
+            if experiment.radio.iter().all(|r| r.client != i + 1) {
+                connect(&self.gateway, &device, near, client, far.into())?;
+                continue;
+            }
+            let kind = TunKind::Tap;
+            let ends = Ends {
+                provider: self.gateway.run(|| end(&device, kind, near, 24, None))??,
+                gateway: client.run(|| end(HOST, kind, far, 24, Some(near)))??,
+                kind,
+            };
+            radio.push((i, ends));
         }
+        Ok(radio)
+    }
+
+    /// The line, from the provider to the gateway or to the box in front of it.
+    fn connect_line(&self, experiment: &Experiment) -> Result<Ends, LabError> {
         let kind = match experiment.line.device {
             Device::Tun => TunKind::Tun,
             Device::Tap => TunKind::Tap,
         };
-        let end = |device: &str, ip: Ipv4Addr, peer: Ipv4Addr, default: bool| {
-            let tun = Tun::open(device, kind)?;
-            net::add_address(device, ip.into(), 30)?;
-            net::up(device, Some(RING))?;
-            if default {
-                net::add_default_route(peer.into())?;
-            }
-            Ok::<_, Error>(tun)
-        };
+        let customer = self.front.as_ref().unwrap_or(&self.gateway);
+        let near = self.line_device();
+        let provider = || end(LINE, kind, PROVIDER_IP, 30, None);
+        let ours = || end(near, kind, GATEWAY_IP, 30, Some(PROVIDER_IP));
         let ends = Ends {
-            provider: this
-                .provider
-                .run(|| end(LINE, PROVIDER_IP, GATEWAY_IP, false))??,
-            gateway: this
-                .gateway
-                .run(|| end(WAN, GATEWAY_IP, PROVIDER_IP, true))??,
+            provider: self.provider.run(provider)??,
+            gateway: customer.run(ours)??,
             kind,
         };
-        this.gateway.run(|| masquerade(WAN, WAN))??;
-        if experiment.line.double_nat {
-            this.provider.run(|| masquerade("srv*", "srv+"))??;
+        self.gateway.run(|| masquerade(WAN, WAN))??;
+        let Some(front) = &self.front else {
+            return Ok(ends);
+        };
+        front.run(|| masquerade(near, near))??;
+        let hosts =
+            std::iter::once((&self.gateway, WAN)).chain(self.beside.iter().map(|b| (b, HOST)));
+        for (i, (host, device)) in hosts.enumerate() {
+            let [a, b, c, _] = BOX_IP.octets();
+            let near = Ipv4Addr::new(a, b, c + i as u8, 1);
+            let far = Ipv4Addr::new(a, b, c + i as u8, 2);
+            connect_by(front, &format!("home{i}"), near, host, device, far.into())?;
         }
-        Ok((this, ends))
+        Ok(ends)
+    }
+
+    /// The line's device on this side.
+    fn line_device(&self) -> &'static str {
+        if self.front.is_some() { LINE } else { WAN }
     }
 
     /// Packets that did not fit into the emulator's devices.
     pub fn ring_drops(&self) -> Result<u64, Error> {
         let provider = self.provider.run(|| net::dropped(LINE))??;
-        Ok(provider + self.gateway.run(|| net::dropped(WAN))??)
+        let customer = self.front.as_ref().unwrap_or(&self.gateway);
+        Ok(provider + customer.run(|| net::dropped(self.line_device()))??)
     }
 }
 
@@ -113,19 +174,57 @@ fn connect(
     far: &Netns,
     far_ip: IpAddr,
 ) -> Result<(), LabError> {
-    const HOST: &str = "eth0";
+    connect_by(near, device, near_ip, far, HOST, far_ip)
+}
+
+/// The same with a name for the host's device.
+fn connect_by(
+    near: &Netns,
+    device: &str,
+    near_ip: Ipv4Addr,
+    far: &Netns,
+    far_device: &str,
+    far_ip: IpAddr,
+) -> Result<(), LabError> {
     near.run(|| {
-        net::add_veth(device, HOST, far)?;
+        net::add_veth(device, far_device, far)?;
         net::add_address(device, near_ip.into(), 24)?;
         no_offloads(device)?;
         net::up(device, None)
     })??;
     far.run(|| {
-        net::add_address(HOST, far_ip, 24)?;
-        no_offloads(HOST)?;
-        net::up(HOST, None)?;
+        net::add_address(far_device, far_ip, 24)?;
+        no_offloads(far_device)?;
+        net::up(far_device, None)?;
         net::add_default_route(near_ip.into())
     })??;
+    Ok(())
+}
+
+/// An end of an emulated line, from a thread inside its host.
+fn end(
+    device: &str,
+    kind: TunKind,
+    ip: Ipv4Addr,
+    prefix: u8,
+    way_out: Option<Ipv4Addr>,
+) -> Result<Tun, Error> {
+    let tun = Tun::open(device, kind)?;
+    net::add_address(device, ip.into(), prefix)?;
+    net::up(device, Some(RING))?;
+    if let Some(peer) = way_out {
+        net::add_default_route(peer.into())?;
+    }
+    Ok(tun)
+}
+
+/// What a host's TCP can do, from a thread inside it.
+fn tcp_options(time_stamps: bool, sack: bool) -> Result<(), Error> {
+    for (key, on) in [("tcp_timestamps", time_stamps), ("tcp_sack", sack)] {
+        if !on {
+            set_sysctl(&format!("net.ipv4.{key}"), "0")?;
+        }
+    }
     Ok(())
 }
 
@@ -145,7 +244,7 @@ fn prepare(name: &str) -> Result<(), Error> {
     net::up("lo", None)?;
     set_sysctl(
         "net.ipv4.ip_forward",
-        if name == "gateway" || name == "provider" {
+        if ["gateway", "provider", "box"].contains(&name) {
             "1"
         } else {
             "0"

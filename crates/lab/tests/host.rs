@@ -27,7 +27,7 @@ fn the_hosts_own_downloads_do_not_queue() {
     }
     let experiment = common::vdsl100();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
-    let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
+    let emulator = Emulator::start(ends.line, experiment.line_config(1)).unwrap();
     let records = tempfile::tempdir().unwrap();
     let dir = StateDir::new(records.path());
     let line = experiment.line.clone();

@@ -93,6 +93,9 @@ impl World {
             framing: line.framing.parse().unwrap(),
             buffer: Buffer::Packets(line.packets),
             delay: line.delay,
+            bucket: None,
+            managed: None,
+            turns: Duration::ZERO,
             wander: Vec::new(),
             jitter: Duration::ZERO,
             loss: 0.0,
@@ -104,6 +107,7 @@ impl World {
             beyond: Vec::new(),
             filters_icmp: false,
             silent: None,
+            hop: None,
         };
         World {
             near,

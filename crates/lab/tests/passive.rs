@@ -93,7 +93,7 @@ fn talk(n: usize, rounds: usize) -> Vec<TcpStream> {
 fn measured(n: usize, rounds: usize) -> Vec<f64> {
     let experiment = common::vdsl100();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
-    let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
+    let emulator = Emulator::start(ends.line, experiment.line_config(1)).unwrap();
     let records = tempfile::tempdir().unwrap();
     let (dir, line) = (records.path().to_owned(), experiment.line.clone());
     let stop = Arc::new(Waker::new().unwrap());

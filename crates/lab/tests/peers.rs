@@ -43,6 +43,7 @@ fn site(line: (&str, &str, &str)) -> Site {
             varies: false,
             best: None,
         },
+        rates: evenkeel_lab::emulator::Rates::default(),
     }
 }
 

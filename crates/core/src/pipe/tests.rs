@@ -12,6 +12,9 @@ fn pipe(rate: RateTrace, buffer: Buffer) -> Pipe {
         framing: Framing::default(),
         buffer,
         delay: Duration::from_millis(4),
+        bucket: None,
+        managed: None,
+        turns: Duration::ZERO,
         wander: Vec::new(),
         jitter: Duration::ZERO,
         loss: 0.0,
@@ -213,6 +216,7 @@ fn what_has_passed_is_counted() {
         tail_drops: 1,
         losses: 1,
         max_backlog: 1550,
+        ..PipeStats::default()
     };
     assert_eq!(p.stats(), stats);
 }
@@ -400,4 +404,220 @@ fn some_step_of_a_line_carries_something() {
     }
     assert_eq!(trace([0, 0], Some(2)), Err(TraceError::Dead));
     assert_eq!(trace([1, 0], None), Err(TraceError::Dead));
+}
+
+fn with(config: impl FnOnce(&mut PipeConfig)) -> Pipe {
+    let mut p = pipe(
+        RateTrace::constant(Rate::from_kbit(8_000)),
+        Buffer::Bytes(1 << 20),
+    );
+    config(&mut p.config);
+    Pipe::new(p.config)
+}
+
+#[test]
+fn a_policer_lets_a_burst_pass_and_then_its_rate() {
+    // 8 Mbit/s is a byte each microsecond, the policer lets half of that pass, and 4000 bytes at once.
+    let mut p = with(|c| {
+        c.bucket = Some(Bucket {
+            kind: BucketKind::Policer,
+            rate: Rate::from_kbit(4_000),
+            burst: 4000,
+        });
+    });
+    let dropped = Verdict::Drop(DropReason::Policed);
+    for i in 1..=4 {
+        assert_eq!(p.enqueue(ms(0), 1000), Verdict::Depart { at: ms(i + 4) });
+    }
+    assert_eq!(p.enqueue(ms(0), 1000), dropped, "the burst is used up");
+    assert_eq!(p.enqueue(ms(1), 1000), dropped, "half a packet's tokens");
+    assert_eq!(p.enqueue(ms(2), 1000), Verdict::Depart { at: ms(9) });
+    // From then on 500 bytes a millisecond, whatever is sent.
+    let passed = (3..1003)
+        .filter(|i| p.enqueue(ms(*i), 1000) != dropped)
+        .count();
+    assert_eq!(passed, 500);
+    assert_eq!(p.stats().policed, 502);
+    assert_eq!(
+        p.rate(ms(1003)),
+        Rate::from_kbit(4_000),
+        "no burst is a promise"
+    );
+}
+
+#[test]
+fn a_shaper_sends_a_burst_at_the_lines_rate_and_then_what_is_sold() {
+    let mut p = with(|c| {
+        c.bucket = Some(Bucket {
+            kind: BucketKind::Shaper,
+            rate: Rate::from_kbit(2_000),
+            burst: 10_000,
+        });
+    });
+    assert_eq!(p.rate(ms(0)), Rate::from_kbit(8_000));
+    let mut last = Duration::ZERO;
+    for i in 0..100u64 {
+        let Verdict::Depart { at } = p.enqueue(ms(0), 1000) else {
+            panic!("{i} was dropped");
+        };
+        // A packet each ms while there are tokens: 10 of them and those that come meanwhile.
+        if i > 0 {
+            let gap = at.saturating_sub(last);
+            assert!(gap == ms(1) || i > 11 && gap <= ms(4), "{i}: {gap:?}");
+            assert!(i < 15 || gap == ms(4), "{i}: {gap:?}");
+        }
+        last = at;
+    }
+    assert_eq!(p.rate(last), Rate::from_kbit(2_000));
+    // After a pause the burst is there again: 10000 bytes at 250 bytes a ms.
+    assert_eq!(p.rate(last + ms(40)), Rate::from_kbit(8_000));
+}
+
+#[test]
+fn a_burst_is_counted_on_until_it_is_all_but_used_up() {
+    // 6 Mbit/s more than is sold, for 2 s.
+    let mut p = with(|c| {
+        c.bucket = Some(Bucket {
+            kind: BucketKind::Shaper,
+            rate: Rate::from_kbit(2_000),
+            burst: 1_500_000,
+        });
+    });
+    let (fast, sold) = (Rate::from_kbit(8_000), Rate::from_kbit(2_000));
+    let mut changes = Vec::new();
+    let mut told = p.sustained(ms(0));
+    assert_eq!(told, fast);
+    for i in 0..6_000 {
+        // As much as there can be counted on.
+        if told == fast || i % 4 == 0 {
+            p.enqueue(ms(i), 1000);
+        }
+        let now = p.sustained(ms(i));
+        if now != told {
+            changes.push(i);
+        }
+        told = now;
+    }
+    assert_eq!(told, sold);
+    assert!(
+        changes.len() == 1 && (1900..2000).contains(&changes[0]),
+        "{changes:?}"
+    );
+    assert_eq!(p.sustained(ms(9_000)), fast, "a second's worth came back");
+}
+
+#[test]
+fn a_medium_with_turns_delivers_in_bursts() {
+    let mut p = with(|c| c.turns = ms(10));
+    for i in 0..20 {
+        let Verdict::Depart { at } = p.enqueue(ms(0), 1000) else {
+            panic!("{i} was dropped");
+        };
+        assert_eq!(at.as_millis() % 10, 0);
+        assert!(at >= ms(i + 5) && at < ms(i + 15), "{at:?}");
+    }
+}
+
+/// Drops of RFC 8289's pseudo code (5.2 to 5.4, without `bytes() <= maxpacket`), word by word, with a
+/// queue that is asked when the line is free: numbers of packets.
+fn codel_by_the_book(arrivals: &[Duration], packet: Duration, c: CoDel) -> Vec<usize> {
+    let mut queue: VecDeque<(usize, Duration)> = VecDeque::new();
+    let (mut first_above, mut drop_next) = (Duration::ZERO, Duration::ZERO);
+    let (mut count, mut last_count, mut dropping) = (0u32, 0u32, false);
+    let law = |t: Duration, count: u32| t + c.interval.div_f64(f64::from(count).sqrt());
+    let (mut dropped, mut coming, mut now) = (Vec::new(), 0, Duration::ZERO);
+    while coming < arrivals.len() || !queue.is_empty() {
+        if queue.is_empty() {
+            now = now.max(arrivals[coming]);
+        }
+        while coming < arrivals.len() && arrivals[coming] <= now {
+            queue.push_back((coming, arrivals[coming]));
+            coming += 1;
+        }
+        let mut dodequeue = || {
+            let Some((n, came)) = queue.pop_front() else {
+                first_above = Duration::ZERO;
+                return (None, false);
+            };
+            if now.saturating_sub(came) < c.target.max(packet) {
+                first_above = Duration::ZERO;
+                return (Some(n), false);
+            }
+            if first_above == Duration::ZERO {
+                first_above = now + c.interval;
+                return (Some(n), false);
+            }
+            (Some(n), now >= first_above)
+        };
+        let mut r = dodequeue();
+        if dropping {
+            if !r.1 {
+                dropping = false;
+            }
+            while now >= drop_next && dropping {
+                dropped.extend(r.0);
+                count += 1;
+                r = dodequeue();
+                if r.1 {
+                    drop_next = law(drop_next, count);
+                } else {
+                    dropping = false;
+                }
+            }
+        } else if r.1 {
+            dropped.extend(r.0);
+            r = dodequeue();
+            dropping = true;
+            let delta = count.saturating_sub(last_count);
+            let recent = now.saturating_sub(drop_next) < 16 * c.interval;
+            count = if delta > 1 && recent { delta } else { 1 };
+            drop_next = law(now, count);
+            last_count = count;
+        }
+        if r.0.is_some() {
+            now += packet;
+        }
+    }
+    dropped
+}
+
+proptest! {
+    #[test]
+    fn codel_is_that_of_the_rfc(
+        gaps in proptest::collection::vec(0u64..2_000, 1..3_000),
+        pauses in proptest::collection::vec(0u64..300_000, 1..6),
+    ) {
+        let mut at = Duration::ZERO;
+        let n = gaps.len();
+        let arrivals: Vec<Duration> = gaps.iter().enumerate().map(|(i, gap)| {
+            let pause = if i % (n / pauses.len() + 1) == 0 { pauses[i % pauses.len()] } else { 0 };
+            at += Duration::from_micros(gap + pause);
+            at
+        }).collect();
+        // Packets of 1000 bytes take 1 ms, one comes every ms on average.
+        let mut p = with(|c| c.managed = Some(CoDel::default()));
+        let managed = Verdict::Drop(DropReason::Managed);
+        let verdicts = arrivals.iter().enumerate().filter(|(_, at)| p.enqueue(**at, 1000) == managed);
+        let dropped: Vec<usize> = verdicts.map(|v| v.0).collect();
+        prop_assert_eq!(dropped, codel_by_the_book(&arrivals, ms(1), CoDel::default()));
+    }
+}
+
+#[test]
+fn codel_ends_a_standing_queue_of_senders_that_listen() {
+    // Each drop makes the sender a tenth slower, as a loss does; it grows by a little each 10 ms.
+    let mut p = with(|c| c.managed = Some(CoDel::default()));
+    let (mut now, mut gap_us, mut worst_late) = (Duration::ZERO, 900.0f64, Duration::ZERO);
+    while now < Duration::from_secs(20) {
+        now += Duration::from_nanos((gap_us * 1000.0) as u64);
+        gap_us -= 0.1;
+        if p.enqueue(now, 1000) == Verdict::Drop(DropReason::Managed) {
+            gap_us *= 1.1;
+        }
+        if now > Duration::from_secs(10) {
+            worst_late = worst_late.max(p.wait(now));
+        }
+    }
+    assert!(p.stats().managed_drops > 10, "{:?}", p.stats());
+    assert!(worst_late < ms(60), "{worst_late:?}");
 }

@@ -34,7 +34,7 @@ pub(crate) fn line() -> Line {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
     let experiment = Experiment::load(&file).unwrap();
     let (hosts, ends) = Topology::build(&experiment).unwrap();
-    let emulator = Emulator::start(ends, experiment.line_config(1)).unwrap();
+    let emulator = Emulator::start(ends.line, experiment.line_config(1)).unwrap();
     let capture = Capture::start(&hosts.gateway, PORT, IRTT_KEY).unwrap();
     Line {
         hosts,

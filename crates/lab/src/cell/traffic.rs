@@ -19,8 +19,8 @@ use evenkeel_measure::call::{Call, CallOutcome};
 use evenkeel_measure::load::{Flow, FlowOutcome, Load, RunningLoad};
 use evenkeel_measure::quic::Quic;
 use evenkeel_measure::web::{Web, WebOutcome};
-use evenkeel_sys::Error;
 use evenkeel_sys::netns::set_sysctl;
+use evenkeel_sys::{Error, Netns};
 
 use crate::LabError;
 use crate::addresses::server_address;
@@ -28,20 +28,38 @@ use crate::cells::Cell;
 use crate::experiment::{Experiment, FlowKind, FlowSpec, LoadSpec};
 use crate::topology::Topology;
 
-/// First port of the load's listeners.
-const LOAD_PORT: u16 = 50_001;
 /// A call is G.711 unless told otherwise: 160 bytes of sound each 20 ms, RTP, UDP, IP.
 const CALL_INTERVAL_MS: f64 = 20.0;
 const CALL_BYTES: u16 = 200;
 /// A flow begins so much later than asked, at most: about the interval of the probes.
 const LATE: Duration = Duration::from_millis(20);
 
-/// One flow and the numbers of its client and its server, from 0.
+/// One flow and the its client and the number of its server, from 0.
 struct Between<T> {
     flow: T,
-    client: usize,
+    client: Client,
     server: usize,
 }
+
+/// One of the hosts behind the gateway, or beside it.
+#[derive(Debug, Clone, Copy)]
+struct Client {
+    number: usize,
+    beside: bool,
+}
+
+impl Client {
+    fn of(self, hosts: &Topology) -> &Netns {
+        if self.beside {
+            &hosts.beside[self.number]
+        } else {
+            &hosts.clients[self.number]
+        }
+    }
+}
+
+/// Which way a flow's data goes, and whether its client is beside the gateway.
+type Whose = (Direction, bool);
 
 /// All flows of a load, not yet running.
 #[derive(Default)]
@@ -55,13 +73,13 @@ struct Flows {
 /// A load with its sockets made.
 pub(super) struct Prepared {
     flows: Flows,
-    directions: Vec<Direction>,
+    directions: Vec<Whose>,
     bulk: Load,
 }
 
 /// A load under way. It ends when this is dropped.
 pub(super) struct Running {
-    directions: Vec<Direction>,
+    directions: Vec<Whose>,
     bulk: RunningLoad,
     web: Vec<Task<WebOutcome>>,
     calls: Vec<Task<CallOutcome>>,
@@ -71,7 +89,7 @@ pub(super) struct Running {
 /// What became of it.
 #[derive(Default)]
 pub(super) struct Outcome {
-    pub(super) flows: Vec<(Direction, FlowOutcome)>,
+    pub(super) flows: Vec<(Whose, FlowOutcome)>,
     pub(super) calls: BTreeMap<String, result::Call>,
     pub(super) pages: BTreeMap<String, result::Pages>,
 }
@@ -82,19 +100,25 @@ impl Prepared {
         load: &LoadSpec,
         cell: &Cell,
         hosts: &Topology,
+        first_port: u16,
     ) -> Result<Self, LabError> {
         // 1 asks for ECN and 0 does not even accept it.
         let ecn = if load.ecn { "1" } else { "0" };
-        for host in hosts.clients.iter().chain(&hosts.servers) {
+        let all = hosts.clients.iter().chain(&hosts.servers);
+        for host in all.chain(&hosts.beside) {
             host.run(|| set_sysctl("net.ipv4.tcp_ecn", ecn))??;
         }
-        let flows = Flows::of(experiment, load, cell);
+        let flows = Flows::of(experiment, load, cell, first_port);
         let sockets = flows.bulk.iter().map(|b| {
-            let (client, server) = (&hosts.clients[b.client], &hosts.servers[b.server]);
+            let (client, server) = (b.client.of(hosts), &hosts.servers[b.server]);
             (b.flow.clone(), client, server)
         });
         Ok(Prepared {
-            directions: flows.bulk.iter().map(|b| b.flow.direction).collect(),
+            directions: flows
+                .bulk
+                .iter()
+                .map(|b| (b.flow.direction, b.client.beside))
+                .collect(),
             bulk: Load::prepare(sockets.collect())?,
             flows,
         })
@@ -110,10 +134,10 @@ impl Prepared {
         fn all<T, R>(
             flows: Vec<Between<T>>,
             hosts: &Topology,
-            begin: impl Fn(T, &evenkeel_sys::Netns, &evenkeel_sys::Netns) -> Result<R, Error>,
+            begin: impl Fn(T, &Netns, &Netns) -> Result<R, Error>,
         ) -> Result<Vec<R>, Error> {
             let one = |b: Between<T>| {
-                let (client, server) = (&hosts.clients[b.client], &hosts.servers[b.server]);
+                let (client, server) = (b.client.of(hosts), &hosts.servers[b.server]);
                 begin(b.flow, client, server)
             };
             flows.into_iter().map(one).collect()
@@ -141,13 +165,13 @@ impl Running {
             ..Outcome::default()
         };
         for (direction, task) in self.quic {
-            outcome.flows.push((direction, task.finish()?));
+            outcome.flows.push(((direction, false), task.finish()?));
         }
         for task in self.web {
             let web = task.finish()?;
             let name = web.flow.name.clone();
             outcome.pages.insert(name, pages(&web.pages));
-            outcome.flows.push((Direction::Down, web.flow));
+            outcome.flows.push(((Direction::Down, false), web.flow));
         }
         for task in self.calls {
             let call = task.finish()?;
@@ -166,11 +190,11 @@ impl Running {
 }
 
 impl Flows {
-    fn of(experiment: &Experiment, load: &LoadSpec, cell: &Cell) -> Self {
+    fn of(experiment: &Experiment, load: &LoadSpec, cell: &Cell, first_port: u16) -> Self {
         let mut this = Flows::default();
         let mut places = Places {
             experiment,
-            port: LOAD_PORT,
+            port: first_port,
             named: BTreeMap::new(),
             luck: SplitMix64::new(cell.seed),
         };
@@ -272,7 +296,7 @@ struct Places<'a> {
 struct At {
     name: String,
     address: SocketAddr,
-    client: usize,
+    client: Client,
     server: usize,
 }
 
@@ -289,7 +313,10 @@ impl Places<'_> {
         At {
             name,
             address,
-            client: spec.client - 1,
+            client: Client {
+                number: spec.client - 1,
+                beside: spec.beside,
+            },
             server,
         }
     }
@@ -315,7 +342,8 @@ fn prefix(spec: &FlowSpec) -> String {
         FlowKind::Call => "call",
         FlowKind::Quic => "quic",
     };
-    format!("{way}/client{}/{}/{kind}", spec.client, spec.server)
+    let host = if spec.beside { "beside" } else { "client" };
+    format!("{way}/{host}{}/{}/{kind}", spec.client, spec.server)
 }
 
 fn ms(d: Duration) -> f64 {
@@ -383,7 +411,7 @@ mod tests {
                 seed,
                 duration: Duration::from_secs(12),
             };
-            let flows = Flows::of(&experiment, load, &cell).bulk;
+            let flows = Flows::of(&experiment, load, &cell, 50_001).bulk;
             flows.iter().map(|b| b.flow.start).collect()
         };
         let one = starts("none", 1);

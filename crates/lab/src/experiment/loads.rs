@@ -41,6 +41,9 @@ pub struct FlowSpec {
     pub direction: Direction,
     /// Which client, from 1.
     pub client: usize,
+    /// The client is one of the hosts beside the gateway: its traffic is not ours.
+    #[serde(default)]
+    pub beside: bool,
     /// Name of the server.
     pub server: String,
     /// How many.
@@ -100,6 +103,7 @@ impl FlowSpec {
             ("send_buffer", self.send_buffer.is_some(), &[Bulk]),
             ("on_s", self.on_s.is_some(), &[Bulk]),
             ("off_s", self.off_s.is_some(), &[Bulk]),
+            ("beside", self.beside, &[Bulk]),
             ("per_second", self.per_second.is_some(), &[Web]),
             ("size_kbyte", self.size_kbyte.is_some(), &[Web]),
             ("interval_ms", self.interval_ms.is_some(), &[Call]),

@@ -3,22 +3,33 @@
 //! Principles: the same seed is the same home for ever, so every kind of thing is drawn from a sequence
 //! of its own and a new kind changes no old one; ranges are those of access networks, not of
 //! `experiments/`; a home is an experiment's file, so that any of them can be run and looked at alone.
-//! Non-goals: what comes of it (`judge`); what the lab's line cannot do yet: hosts beside the gateway,
-//! policers, managed queues, hops that limit answers or whose clocks are wrong.
+//! Non-goals: what comes of it (`judge`).
 
 use std::fmt::Write as _;
 
 use evenkeel_core::Direction;
-use evenkeel_core::pipe::SplitMix64;
 use evenkeel_terminal::Failure;
-use serde::Serialize;
 
-/// A load lasts so long, s.
-pub(super) const LENGTH: f64 = 40.0;
+mod file;
+mod more;
+mod random;
+
+use file::{
+    Duration, File, Flow, Hop, LENGTH, Line, Load, Probe, Radio, Server, Swing, rate, tenth,
+};
+use more::Beside;
+use random::Random;
+
 /// The only load of a home.
 pub(super) const LOAD: &str = "home";
 /// What each home is run under: all others are judged beside the second. Pictures show the first three.
-pub(super) const CONDITIONS: [&str; 4] = ["none", "evenkeel", "evenkeel-auto", "cake-95"];
+pub(super) const CONDITIONS: [&str; 5] = [
+    "none",
+    "evenkeel-oracle",
+    "evenkeel-auto",
+    "evenkeel-auto-again",
+    "cake-95",
+];
 
 /// A home.
 #[derive(Debug, Clone)]
@@ -28,162 +39,8 @@ pub(super) struct Home {
     pub about: String,
     /// The experiment's file.
     pub text: String,
-    /// Its rates change, so that what is told once is no oracle.
-    pub changes: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct File {
-    name: String,
-    about: String,
-    clients: usize,
-    conditions: Vec<&'static str>,
-    line: Line,
-    servers: Vec<Server>,
-    duration: Duration,
-    probe: Probe,
-    loads: Vec<Load>,
-}
-
-#[derive(Debug, Serialize)]
-struct Line {
-    device: &'static str,
-    down: String,
-    up: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    down_steps: Vec<(f64, String)>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    up_steps: Vec<(f64, String)>,
-    framing: String,
-    rtt_ms: f64,
-    jitter_ms: f64,
-    loss: f64,
-    filters_icmp: bool,
-    silent: bool,
-    double_nat: bool,
-    down_buffer: String,
-    up_buffer: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    swing: Option<Swing>,
-}
-
-#[derive(Debug, Serialize)]
-struct Swing {
-    kind: &'static str,
-    seed: u64,
-    every_ms: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    factor: Option<f64>,
-    down: [String; 2],
-    up: [String; 2],
-    rtt_ms: [f64; 2],
-}
-
-#[derive(Debug, Serialize)]
-struct Server {
-    name: &'static str,
-    rtt_ms: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Duration {
-    #[serde(rename = "full_s")]
-    full: f64,
-    #[serde(rename = "quick_s")]
-    quick: f64,
-    #[serde(rename = "idle_s")]
-    idle: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Probe {
-    interval_ms: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Load {
-    name: &'static str,
-    flows: Vec<Flow>,
-}
-
-#[derive(Debug, Serialize)]
-struct Flow {
-    kind: &'static str,
-    direction: Direction,
-    client: usize,
-    server: &'static str,
-    count: usize,
-    start_s: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    congestion: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    off_s: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    per_second: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    size_kbyte: Option<[f64; 2]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interval_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    packet_bytes: Option<u16>,
-}
-
-impl Flow {
-    /// One flow of `kind` between a client and a server, all the time.
-    fn new(kind: &'static str, direction: Direction, client: usize, server: &'static str) -> Self {
-        Flow {
-            kind,
-            direction,
-            client,
-            server,
-            count: 1,
-            start_s: 0.0,
-            congestion: None,
-            on_s: None,
-            off_s: None,
-            per_second: None,
-            size_kbyte: None,
-            interval_ms: None,
-            packet_bytes: None,
-        }
-    }
-}
-
-/// Random numbers for one kind of thing.
-struct Random(SplitMix64);
-
-impl Random {
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut mixed = SplitMix64::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(stream << 40));
-        Random(SplitMix64::new(mixed.next_u64()))
-    }
-
-    fn uniform(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.0.unit()
-    }
-
-    /// As often in one doubling as in the next. A range of one value takes no number.
-    fn log_uniform(&mut self, low: f64, high: f64) -> f64 {
-        if low < high {
-            low * (high / low).powf(self.0.unit())
-        } else {
-            low
-        }
-    }
-
-    fn chance(&mut self, share: f64) -> bool {
-        self.0.unit() < share
-    }
-
-    /// One alone takes no number.
-    fn choose<T: Copy>(&mut self, all: &[T]) -> T {
-        match all {
-            [only] => *only,
-            _ => all[((self.0.unit() * all.len() as f64) as usize).min(all.len() - 1)],
-        }
-    }
+    /// What is not plain about it.
+    pub kinds: Vec<&'static str>,
 }
 
 /// The sequences of random numbers, by what is drawn from them.
@@ -194,6 +51,12 @@ mod stream {
     pub(super) const PROVIDER: u64 = 4;
     pub(super) const SERVERS: u64 = 5;
     pub(super) const PEOPLE: u64 = 6;
+    pub(super) const BUCKETS: u64 = 7;
+    pub(super) const MANAGED: u64 = 8;
+    pub(super) const BESIDE: u64 = 9;
+    pub(super) const HOP: u64 = 10;
+    pub(super) const RADIO: u64 = 11;
+    pub(super) const FAR_ENDS: u64 = 12;
 }
 
 /// A kind of access, and the ranges that its lines are in.
@@ -252,18 +115,32 @@ struct Access {
 
 /// Draws a home.
 pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
-    let access = access(&mut Random::new(seed, stream::ACCESS));
-    let line = line(seed, &access);
-    let flows = people(&mut Random::new(seed, stream::PEOPLE), &access);
-    let about = about(&access, &line, &flows);
-    let changes = line.swing.is_some() || !line.down_steps.is_empty();
+    let random = |stream| Random::new(seed, stream);
+    let access = access(&mut random(stream::ACCESS));
+    let mut line = line(seed, &access);
+    let mut flows = people(&mut random(stream::PEOPLE), &access);
+    line.police(&mut random(stream::BUCKETS), [access.down, access.up]);
+    line.manage(&mut random(stream::MANAGED));
+    let beside = Beside::draw(&mut random(stream::BESIDE));
+    line.box_in_front = beside.in_front;
+    line.hop = Hop::draw(&mut random(stream::HOP));
+    let radio = Radio::draw(&mut random(stream::RADIO), access.down);
+    let mut servers = servers(&mut random(stream::SERVERS), &access);
+    more::far_ends(&mut random(stream::FAR_ENDS), &mut servers);
+    let kinds = kinds(&line, &servers, !beside.flows.is_empty(), radio.is_some());
+    flows.extend(radio.as_ref().and_then(Radio::flow));
+    let about = about(&access, &line, &kinds, &flows, &beside.flows);
+    let hosts = usize::from(!beside.flows.is_empty());
+    flows.extend(beside.flows);
     let file = File {
         name: format!("home-{seed}"),
         about: about.clone(),
         clients: 2,
+        beside: hosts,
         conditions: CONDITIONS.to_vec(),
         line,
-        servers: servers(&mut Random::new(seed, stream::SERVERS), &access),
+        servers,
+        radio: radio.into_iter().collect(),
         duration: Duration {
             full: LENGTH,
             quick: LENGTH,
@@ -276,7 +153,7 @@ pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
         seed,
         about,
         text: toml::to_string(&file).map_err(Failure::work)?,
-        changes,
+        kinds,
     })
 }
 
@@ -297,7 +174,7 @@ fn line(seed: u64, access: &Access) -> Line {
     };
     let (down_steps, up_steps) = (stepped(access.down), stepped(access.up));
     let provider = &mut Random::new(seed, stream::PROVIDER);
-    let hop = provider.0.unit();
+    let hop = provider.unit();
     Line {
         device: access.technology.device,
         down: rate(access.down),
@@ -315,8 +192,14 @@ fn line(seed: u64, access: &Access) -> Line {
         filters_icmp: hop < 0.1,
         silent: (0.1..0.2).contains(&hop),
         double_nat: provider.chance(0.25),
+        box_in_front: false,
+        down_managed: false,
+        up_managed: false,
         down_buffer,
         up_buffer,
+        down_bucket: None,
+        up_bucket: None,
+        hop: None,
         swing,
     }
 }
@@ -328,6 +211,8 @@ fn servers(random: &mut Random, access: &Access) -> Vec<Server> {
     let server = |name, beyond: f64| Server {
         name,
         rtt_ms: tenth(access.rtt_ms + beyond),
+        time_stamps: true,
+        sack: true,
     };
     vec![
         server("near", near),
@@ -338,7 +223,7 @@ fn servers(random: &mut Random, access: &Access) -> Vec<Server> {
 
 /// What is sold: the technology, its framing and its rates.
 fn access(random: &mut Random) -> Access {
-    let mut left = random.0.unit();
+    let mut left = random.unit();
     let technology = TECHNOLOGIES.iter().find(|t| {
         left -= t.share;
         left < 0.0
@@ -490,8 +375,42 @@ fn people(random: &mut Random, access: &Access) -> Vec<Flow> {
     flows
 }
 
+/// What is not plain about a home.
+fn kinds(line: &Line, servers: &[Server], beside: bool, radio: bool) -> Vec<&'static str> {
+    let bucket = |kind| {
+        let mut all = [&line.down_bucket, &line.up_bucket].into_iter().flatten();
+        all.any(|b| b.kind == kind)
+    };
+    let facts = [
+        (line.swing.is_some(), "walks"),
+        (!line.down_steps.is_empty(), "steps"),
+        (bucket(more::POLICER), "policer"),
+        (bucket(more::SHAPER), "boost"),
+        (line.down_managed || line.up_managed, "managed"),
+        (line.filters_icmp, "no ICMP"),
+        (line.silent, "silent hop"),
+        (line.double_nat, "double NAT"),
+        (line.box_in_front, "box in front"),
+        (beside, "neighbour"),
+        (radio, "Wi-Fi"),
+        (line.loss > 0.0, "loses"),
+        (line.jitter_ms > 0.0, "jitter"),
+        (servers.iter().any(|s| !s.time_stamps), "no TCP stamps"),
+        (servers.iter().any(|s| !s.sack), "no SACK"),
+    ];
+    let of_hop = line.hop.iter().flat_map(Hop::kinds);
+    let facts = facts.into_iter().filter(|f| f.0).map(|f| f.1);
+    facts.chain(of_hop).collect()
+}
+
 /// The home in a line.
-fn about(access: &Access, line: &Line, flows: &[Flow]) -> String {
+fn about(
+    access: &Access,
+    line: &Line,
+    kinds: &[&'static str],
+    flows: &[Flow],
+    beside: &[Flow],
+) -> String {
     let mbit = |kbit: f64| match kbit / 1000.0 {
         m if m < 10.0 => format!("{m:.2}"),
         m => format!("{m:.0}"),
@@ -506,45 +425,28 @@ fn about(access: &Access, line: &Line, flows: &[Flow]) -> String {
         line.down_buffer,
         line.up_buffer
     );
-    let facts = [
-        (line.swing.is_some(), "walks"),
-        (!line.down_steps.is_empty(), "steps"),
-        (line.filters_icmp, "no ICMP"),
-        (line.silent, "silent hop"),
-        (line.double_nat, "double NAT"),
-        (line.loss > 0.0, "loses"),
-        (line.jitter_ms > 0.0, "jitter"),
-    ];
-    for (_, word) in facts.iter().filter(|f| f.0) {
-        let _ = write!(text, ", {word}");
+    for kind in kinds {
+        let _ = write!(text, ", {kind}");
     }
     text += ":";
-    for flow in flows {
+    for flow in flows.iter().chain(beside) {
         let direction = match flow.direction {
             Direction::Up => "up",
             Direction::Down => "down",
         };
-        let _ = match (flow.kind, flow.on_s) {
-            ("bulk", None) => write!(
-                text,
-                " {}x{} {direction}",
-                flow.count,
-                flow.congestion.unwrap_or("cubic")
-            ),
-            ("bulk", Some(_)) => write!(text, " video"),
-            ("call", _) if flow.direction == Direction::Up => Ok(()),
-            (kind, _) => write!(text, " {kind}"),
+        let bulk = |text: &mut String| {
+            let congestion = flow.congestion.unwrap_or("cubic");
+            let whose = if flow.beside { " beside" } else { "" };
+            write!(text, " {}x{congestion} {direction}{whose}", flow.count)
+        };
+        let _ = match (flow.kind, flow.on_s, flow.beside) {
+            ("bulk", None, _) | (_, _, true) => bulk(&mut text),
+            ("bulk", Some(_), _) => write!(text, " video"),
+            ("call", _, _) if flow.direction == Direction::Up => Ok(()),
+            (kind, _, _) => write!(text, " {kind}"),
         };
     }
     text
-}
-
-fn rate(kbit: f64) -> String {
-    format!("{:.0}kbit", kbit.max(1.0))
-}
-
-fn tenth(v: f64) -> f64 {
-    (v * 10.0).round() / 10.0
 }
 
 #[cfg(test)]
@@ -572,6 +474,20 @@ mod tests {
             kinds.insert(home.about.split(' ').next().unwrap_or_default().to_owned());
         }
         assert_eq!(kinds.len(), 7, "{kinds:?}");
+    }
+
+    #[test]
+    fn every_kind_is_drawn_and_no_home_has_all() {
+        let mut counts = std::collections::BTreeMap::new();
+        for seed in 0..1000 {
+            let kinds = draw(seed).unwrap().kinds;
+            assert!(kinds.len() < 13, "{seed}: {kinds:?}");
+            for kind in kinds {
+                *counts.entry(kind).or_insert(0) += 1;
+            }
+        }
+        assert_eq!(counts.len(), 23, "{counts:?}");
+        assert!(counts.values().all(|n| (5..600).contains(n)), "{counts:?}");
     }
 
     #[test]

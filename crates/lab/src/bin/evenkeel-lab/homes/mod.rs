@@ -1,13 +1,14 @@
 //! `lab homes`: `run` in homes that nobody chose, in virtual time with real TCP.
 //!
 //! Principles: the same seeds are the same homes; each is run without anything, with CAKE at 95 % of
-//! what was sold, with evenkeel that was told, and with evenkeel that was told nothing; what is shown is
-//! what that costs beside the one that was told, over all homes, and the homes where it costs most, so
-//! that a person can run them alone. What was measured before is not measured again. Non-goals: the
+//! what was sold, with evenkeel that is told what the line carries at each moment, and with evenkeel
+//! that was told nothing, for the first time and again; what is shown is what that costs beside the one
+//! that is told, over all homes, and the homes where it costs most, so that a person can run them alone. What was measured before is not measured again. Non-goals: the
 //! model of lines alone, which is faster (`lines`).
 
 mod draw;
 mod judge;
+mod limits;
 mod show;
 
 use std::fs;
@@ -28,18 +29,20 @@ use judge::Judged;
 use show::{Outcome, summary};
 
 /// What the others are judged beside.
-const ORACLE: &str = "evenkeel";
+const ORACLE: &str = "evenkeel-oracle";
+/// Beside what those are judged who share a line.
+const NONE: &str = "none";
 
 /// Arguments of `lab homes`.
 #[derive(Debug, Args)]
 pub(crate) struct Homes {
-    /// How many homes; each is run under four conditions for 40 s
+    /// How many homes; each is run under five conditions for 40 s
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     count: u64,
     /// Seed of the first
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only these conditions beside evenkeel: evenkeel-auto
+    /// Only these conditions beside evenkeel-oracle: evenkeel-auto,none
     #[arg(long, value_delimiter = ',')]
     conditions: Vec<String>,
     /// Measure again what was measured before with the same code, kernel and seed
@@ -131,22 +134,25 @@ fn measure(
 /// What each condition costs beside the oracle.
 fn judge(home: &Home, result: ResultFile) -> Outcome {
     let counts = |r: &&evenkeel_core::result::Run| r.instrument.void.is_empty();
-    let oracle = result
-        .runs
-        .iter()
-        .filter(counts)
-        .find(|r| r.condition == ORACLE);
+    let of = |name| {
+        result
+            .runs
+            .iter()
+            .filter(counts)
+            .find(|r| r.condition == name)
+    };
+    let (oracle, none) = (of(ORACLE), of(NONE));
     let judged = oracle.map_or_else(Vec::new, |oracle| {
         let others = result.runs.iter().filter(counts);
         let others = others.filter(|r| r.condition != ORACLE);
         others
-            .map(|run| Judged::of(run, oracle, &result.line))
+            .map(|run| Judged::of(run, oracle, none, &result.line))
             .collect()
     });
     Outcome {
         seed: home.seed,
         about: home.about.clone(),
-        changes: home.changes,
+        kinds: home.kinds.clone(),
         judged,
         home: home.clone(),
         result,

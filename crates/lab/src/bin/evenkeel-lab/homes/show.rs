@@ -1,7 +1,7 @@
 //! What all homes came to, for people: regrets as distributions, and the worst homes.
 //!
-//! Principles: homes whose rates change stand apart, since what was told once is no oracle there; a
-//! limit is shown beside what is beyond it. Non-goals: judging (`judge`).
+//! Principles: a limit is shown beside what is beyond it; so is what the homes have in common in which
+//! it is. Non-goals: judging (`judge`), in how many homes a limit must hold (`limits`).
 
 use std::fmt::Write as _;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::draw::Home;
 use super::judge::{Judged, Kind};
+use super::limits;
 
 /// The condition whose worst homes are shown.
 const OURS: &str = "evenkeel-auto";
@@ -23,7 +24,7 @@ const WORST: usize = 10;
 pub(super) struct Outcome {
     pub seed: u64,
     pub about: String,
-    pub changes: bool,
+    pub kinds: Vec<&'static str>,
     pub judged: Vec<Judged>,
     #[serde(skip)]
     pub home: Home,
@@ -54,14 +55,11 @@ pub(super) fn worst(outcomes: &[Outcome]) -> Vec<&Outcome> {
 /// All of it.
 pub(super) fn summary(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
-    for (changes, name) in [
-        (false, "rates stay"),
-        (true, "rates change (told what is sold)"),
-    ] {
-        let homes: Vec<&Outcome> = outcomes.iter().filter(|o| o.changes == changes).collect();
-        if !homes.is_empty() {
-            group(&mut text, name, &homes);
-        }
+    let homes: Vec<&Outcome> = outcomes.iter().filter(|o| !o.judged.is_empty()).collect();
+    if !homes.is_empty() {
+        regrets(&mut text, &homes);
+        kept(&mut text, &homes);
+        by_kind(&mut text, &homes);
     }
     let void = outcomes.iter().filter(|o| o.judged.is_empty()).count();
     if void > 0 {
@@ -91,7 +89,8 @@ pub(super) fn summary(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn group(text: &mut String, name: &str, homes: &[&Outcome]) {
+/// Regrets as distributions.
+fn regrets(text: &mut String, homes: &[&Outcome]) {
     let heads = ["median", "p90", "p99", "worst", "beyond limit"];
     let words = ["", "condition"].map(table::words);
     let mut shown = Table::new(&[&words[..], &heads.map(table::figures)].concat());
@@ -118,8 +117,58 @@ fn group(text: &mut String, name: &str, homes: &[&Outcome]) {
     }
     let _ = writeln!(
         text,
-        "{} homes whose {name}: regret beside evenkeel that was told\n{shown}",
+        "{} homes: regret beside evenkeel that is told the line at each moment\n{shown}",
         homes.len()
+    );
+}
+
+/// In how many homes each limit holds.
+fn kept(text: &mut String, homes: &[&Outcome]) {
+    let names = conditions(homes);
+    let mut heads = vec![table::words("limit"), table::figures("must")];
+    heads.extend(names.iter().map(|name| table::figures(*name)));
+    let mut shown = Table::new(&heads);
+    for limit in &limits::ALL {
+        let mut cells = vec![
+            limit.name.to_owned(),
+            format!("{:.0} %", limit.must * 100.0),
+        ];
+        for name in &names {
+            let judged = homes.iter().filter_map(|o| o.of(name));
+            let share = limits::share(limit, judged);
+            cells.push(format!("{:.1} %", share * 100.0));
+        }
+        shown.row(cells);
+    }
+    let _ = writeln!(text, "In how many homes a limit holds\n{shown}");
+}
+
+/// What homes have in common that are beyond a limit, of ours.
+fn by_kind(text: &mut String, homes: &[&Outcome]) {
+    let mut kinds: Vec<&str> = homes.iter().flat_map(|o| o.kinds.iter().copied()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let heads = ["homes", "beyond a limit"].map(table::figures);
+    let mut shown = Table::new(&[&[table::words("homes with")][..], &heads].concat());
+    let mut row = |name: &str, of: Vec<&&Outcome>| {
+        let beyond = of.iter().filter(|o| o.badness() > 1.0).count();
+        if !of.is_empty() {
+            shown.row([name.to_owned(), of.len().to_string(), beyond.to_string()]);
+        }
+    };
+    for kind in kinds {
+        row(
+            kind,
+            homes.iter().filter(|o| o.kinds.contains(&kind)).collect(),
+        );
+    }
+    row(
+        "nothing of that",
+        homes.iter().filter(|o| o.kinds.is_empty()).collect(),
+    );
+    let _ = writeln!(
+        text,
+        "Kinds of homes, and in how many {OURS} is beyond a limit\n{shown}"
     );
 }
 

@@ -1,0 +1,97 @@
+//! Eight homes that nobody would want to break again, each of another kind: what `evenkeel run` comes to
+//! there beside evenkeel that is told the line at each moment. Judged in virtual time.
+//!
+//! Principles: limits are today's figures with room for what changes by itself (the daemon's threads meet
+//! the line a little differently each time), so that they hold what is there and say nothing of what
+//! ought to be (`evenkeel lab homes` does); a home is a file in `homes/` beside this one. Non-goals: many homes.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use evenkeel_core::result::Run;
+use evenkeel_lab::{Cell, Experiment, StateRoot, conditions, run_cell};
+
+/// What must hold under `evenkeel-auto`.
+struct Limits {
+    /// Average increase beyond the oracle's, ms.
+    more_ms: f64,
+    /// Of the oracle's goodput, both directions together.
+    goodput: f64,
+    /// Of what hosts beside the gateway get without a shaper.
+    beside: f64,
+}
+
+fn cell(experiment: &Experiment, state: &Path, condition: &str) -> Run {
+    let cell = Cell {
+        condition: condition.into(),
+        load: "home".into(),
+        repeat: 0,
+        seed: 1,
+        duration: Duration::from_secs_f64(experiment.duration.full_s),
+    };
+    let mut shapers = conditions::all(state);
+    let cancel = AtomicBool::new(false);
+    let run = run_cell(experiment, &cell, &mut shapers, &mut |_, _| {}, &cancel);
+    let run = run.unwrap_or_else(|e| panic!("{condition}: {e}"));
+    assert_eq!(run.instrument.void, "", "{condition}");
+    run
+}
+
+fn home(test: &str, limits: &Limits) {
+    if !common::in_virtual_time(test) {
+        return;
+    }
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let experiment = Experiment::load(&top.join(format!("tests/homes/{test}.toml"))).unwrap();
+    let state = StateRoot::new().unwrap();
+    let told = cell(&experiment, state.path(), "evenkeel-oracle");
+    let auto = cell(&experiment, state.path(), "evenkeel-auto");
+    let all = |run: &Run| run.down_kbit + run.up_kbit;
+    let figures = format!(
+        "{test}: increase {:.2} told {:.2} ms, goodput {:.0}/{:.0} told {:.0}/{:.0} kbit/s",
+        auto.increase_ms.avg,
+        told.increase_ms.avg,
+        auto.down_kbit,
+        auto.up_kbit,
+        told.down_kbit,
+        told.up_kbit
+    );
+    println!("{figures}");
+    let more = auto.increase_ms.avg - told.increase_ms.avg;
+    assert!(more <= limits.more_ms, "{more:.2} ms more; {figures}");
+    let kept = all(&auto) / all(&told);
+    assert!(kept >= limits.goodput, "kept {kept:.3}; {figures}");
+    if let Some(got) = auto.beside_kbit {
+        let none = cell(&experiment, state.path(), "none").beside_kbit.unwrap();
+        let kept = got.iter().sum::<f64>() / none.iter().sum::<f64>();
+        println!("beside {got:?} kbit/s, without a shaper {none:?}");
+        assert!(kept >= limits.beside, "beside kept {kept:.3}; {figures}");
+    }
+}
+
+/// A test for each file.
+macro_rules! homes {
+    ($($name:ident: $more_ms:expr, $goodput:expr, $beside:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            home(
+                stringify!($name),
+                &Limits { more_ms: $more_ms, goodput: $goodput, beside: $beside },
+            );
+        })*
+    };
+}
+
+homes! {
+    box_in_front: 120.0, 0.5, 0.0;
+    adsl: 75.0, 0.5, 0.0;
+    neighbour: 15.0, 0.75, 0.7;
+    to_a_third: 10.0, 0.85, 0.0;
+    policer: 4.0, 0.85, 0.0;
+    limited_hop: 8.0, 0.85, 0.0;
+    managed: 6.0, 0.75, 0.0;
+    radio: 4.0, 0.75, 0.0;
+}

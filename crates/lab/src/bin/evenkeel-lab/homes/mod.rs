@@ -75,16 +75,27 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
     }
     let cancel = cancelled_by_signals()?;
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
     for seed in seeds {
         let home = draw(seed)?;
-        let done = (outcomes.len() + 1, args.count);
+        let done = (outcomes.len() + failed.len() + 1, args.count);
         let result = match measure(&home, args, done, &cancel) {
             // What was measured until then is shown.
             Err(LabError::Cancelled) if !outcomes.is_empty() => break,
+            // A flow that gets nothing at all says something of this home, and nothing of the next.
+            Err(e) if !matches!(e, LabError::Cancelled) && args.count > 1 => {
+                eprintln!("home {seed}: {e}: {}", home.about);
+                failed.push(e);
+                continue;
+            }
             result => result?,
         };
         outcomes.push(judge(&home, result));
+    }
+    if outcomes.is_empty()
+        && let Some(e) = failed.pop()
+    {
+        return Err(e.into());
     }
     if let Some(out) = &args.out {
         for outcome in show::worst(&outcomes) {
@@ -94,7 +105,7 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     if args.json {
         return print(&(serde_json::to_string_pretty(&outcomes).map_err(Failure::work)? + "\n"));
     }
-    print(&summary(&outcomes))
+    print(&summary(&outcomes, failed.len()))
 }
 
 /// Runs one home; `done`: which one of how many it is.

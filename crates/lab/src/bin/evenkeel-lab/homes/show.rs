@@ -53,7 +53,7 @@ pub(super) fn worst(outcomes: &[Outcome]) -> Vec<&Outcome> {
 }
 
 /// All of it.
-pub(super) fn summary(outcomes: &[Outcome]) -> String {
+pub(super) fn summary(outcomes: &[Outcome], failed: usize) -> String {
     let mut text = String::new();
     let homes: Vec<&Outcome> = outcomes.iter().filter(|o| !o.judged.is_empty()).collect();
     if !homes.is_empty() {
@@ -64,6 +64,12 @@ pub(super) fn summary(outcomes: &[Outcome]) -> String {
     let void = outcomes.iter().filter(|o| o.judged.is_empty()).count();
     if void > 0 {
         let _ = writeln!(text, "Void, and in no figure: {void} homes.");
+    }
+    if failed > 0 {
+        let _ = writeln!(
+            text,
+            "Not measured to the end, and in no figure: {failed} homes."
+        );
     }
     let worst = worst(outcomes);
     if worst.is_empty() {

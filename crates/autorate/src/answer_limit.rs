@@ -37,6 +37,10 @@ const NEARLY_ALL: f64 = 0.85;
 const MARGIN: f64 = 1.1;
 /// Answers that take so much longer, in the middle, tell of a queue.
 const QUEUE: Duration = Duration::from_millis(5);
+/// Fewer than this share, by turns with others that are not answered so many times, are a limit whatever they take:
+/// a full buffer loses some of many.
+const FEW: f64 = 0.2;
+const TURNS: u32 = 3;
 /// After so long it is tried whether more is answered.
 const AGAIN: Duration = Duration::from_secs(300);
 
@@ -58,6 +62,11 @@ pub(crate) struct AnswerLimit {
     begun: Option<Duration>,
     probes: u32,
     delays: Vec<Duration>,
+    /// When the latest was sent.
+    latest: Option<Duration>,
+    /// How often an answer came after a probe that was left unanswered; the latest one was.
+    turns: u32,
+    missing: bool,
     /// The least that an answer took.
     least: Option<Duration>,
 }
@@ -75,6 +84,9 @@ impl AnswerLimit {
             begun: None,
             probes: 0,
             delays: Vec::new(),
+            latest: None,
+            turns: 0,
+            missing: false,
             least: None,
         }
     }
@@ -90,11 +102,19 @@ impl AnswerLimit {
     /// A probe sent at `sent` took `delay`, or was not answered. True if [`Self::interval`] is
     /// another one.
     pub(crate) fn note(&mut self, sent: Duration, delay: Option<Duration>) -> bool {
+        let since = self.latest.map_or(Duration::MAX, |l| sent.saturating_sub(l));
+        self.latest = Some(sent);
+        if since < self.interval() / 2 {
+            // Sent before it was asked less often.
+            return false;
+        }
         let begun = *self.begun.get_or_insert(sent);
         self.probes += 1;
         let Some(delay) = delay else {
+            self.missing = true;
             return false;
         };
+        self.turns += u32::from(std::mem::take(&mut self.missing));
         self.delays.push(delay);
         self.least = Some(self.least.map_or(delay, |l| l.min(delay)));
         let took = sent.saturating_sub(begun);
@@ -102,25 +122,29 @@ impl AnswerLimit {
             return false;
         }
         let before = self.interval();
-        self.state = self.judge(took, sent, delay);
+        let waits = self.is_queue(delay);
+        if waits && self.are_few() && self.turns < TURNS {
+            return false;
+        }
+        self.state = self.judge(took, sent, waits && !self.are_few());
         self.begun = None;
         self.probes = 0;
+        self.turns = 0;
         self.delays.clear();
         self.interval() != before
     }
 
-    fn judge(&mut self, took: Duration, now: Duration, latest: Duration) -> State {
-        let waits = |since| now.saturating_sub(since) < AGAIN;
-        let answered = self.delays.len() as f64 / f64::from(self.probes);
+    fn judge(&self, took: Duration, now: Duration, waits: bool) -> State {
+        let holds = |since| now.saturating_sub(since) < AGAIN;
         let step = match self.state {
             State::Free => 0,
-            State::Limited(step, since) if waits(since) => step,
-            State::Lossy(since) if waits(since) => return self.state,
+            State::Limited(step, since) if holds(since) => step,
+            State::Lossy(since) if holds(since) => return self.state,
             State::Limited(..) | State::Lossy(_) => return State::Free,
         };
         let often = f64::from(self.probes) / took.as_secs_f64();
         let silent = step == 0 && often < f64::from(MANY);
-        if answered >= NEARLY_ALL || silent || self.is_queue(latest) {
+        if self.answered() >= NEARLY_ALL || silent || waits {
             return self.state;
         }
         let most = MARGIN * self.delays.len() as f64 / took.as_secs_f64();
@@ -130,6 +154,15 @@ impl AnswerLimit {
             (true, next) => State::Limited(next, now),
             (false, _) => State::Lossy(now),
         }
+    }
+
+    /// The share that was answered.
+    fn answered(&self) -> f64 {
+        self.delays.len() as f64 / f64::from(self.probes)
+    }
+
+    fn are_few(&self) -> bool {
+        self.answered() < FEW
     }
 
     /// Answers took longer than they would have without a queue: most of them, or the `latest`.
@@ -226,6 +259,14 @@ mod tests {
             _ => Some(3000 * MS),
         };
         assert_eq!(asked(8.0, &mut slow), []);
+    }
+
+    #[test]
+    fn a_limit_shows_also_beside_a_queue() {
+        let mut limited = bucket(1.0, 6.0);
+        let mut hop = move |now: f64| limited(now).map(|d| if now < 0.5 { d } else { 25 * d });
+        let found = asked(20.0, &mut hop);
+        assert_eq!(found.last(), Some(&1250), "{found:?}");
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub(crate) enum Probe {
     /// By a probe to the address.
     To(Kind),
     /// By an echo request to [`FAR`] whose TTL ends there, after so many hops: routers that do not
-    /// answer to their own address say so.
+    /// answer to their own address say so, or that they know no way on.
     Expiring(u8),
 }
 
@@ -120,7 +120,10 @@ impl Found {
     pub(crate) fn is_answer(&self, o: &Outcome) -> bool {
         match self.probe {
             Probe::To(_) => matches!(o.fate, Fate::Reply | Fate::Refused),
-            Probe::Expiring(_) => o.fate == Fate::Expired && o.from == Some(self.address),
+            Probe::Expiring(_) => {
+                let said = matches!(o.fate, Fate::Expired | Fate::NetUnreachable);
+                said && o.from == Some(self.address)
+            }
         }
     }
 
@@ -382,6 +385,7 @@ mod tests {
             (echo, Fate::Expired, "198.51.100.1", false),
             (Probe::To(Kind::Tcp), Fate::Refused, "198.51.100.1", true),
             (expiring, Fate::Expired, "198.51.100.1", true),
+            (expiring, Fate::NetUnreachable, "198.51.100.1", true),
             (expiring, Fate::Expired, "198.51.100.2", false),
             (expiring, Fate::Reply, "1.1.1.1", false),
             (expiring, Fate::Timeout, "", false),

@@ -412,6 +412,8 @@ impl Controller {
     /// A probe is being sent. To be called after [`Controller::counted`].
     pub fn probed(&mut self, now: Duration) {
         let now = seconds(now);
+        // What never answers is not heard either.
+        self.heard.get_or_insert(now);
         let context = self.context(UP, now);
         let sends = self.is_load(UP, now);
         self.directions[UP].beat(&context, sends);

@@ -227,6 +227,8 @@ pub(super) struct DirectionState {
     tested: f64,
     /// The most that it carried for certain of late: used without a queue, or with one that followed a cut.
     alone: f64,
+    /// When a queue did not follow what we sent, the latest time.
+    contested: f64,
     /// Between looks whose a queue is that did not follow, s; 0: none stands.
     tests: f64,
     /// A queue is known to be in this direction.
@@ -268,6 +270,7 @@ impl DirectionState {
             proved: 0.0,
             tested: 0.0,
             alone: 0.0,
+            contested: f64::MIN,
             tests: 0.0,
             is_attributed: true,
             wanders: false,

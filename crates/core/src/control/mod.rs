@@ -618,6 +618,9 @@ impl Controller {
                 // Only what we send is known to be less at once.
                 Outcome::NotHere(_) if i == DOWN && !is_attributed => self.attributed = None,
                 Outcome::Changed(why) => self.why = why,
+                Outcome::NotHere(queue) if !self.directions[i].is_contested_again(now) => {
+                    self.lengthened(i, queue, now);
+                }
                 Outcome::NotHere(queue) => {
                     let context = self.context(i, now);
                     self.directions[i].compete(queue, &context);

@@ -97,7 +97,11 @@ impl fmt::Display for Reason {
                 word(dir)
             ),
             Reason::Opening { dir } => {
-                write!(f, "{}: opened step by step until a queue shows what the line carries", word(dir))
+                write!(
+                    f,
+                    "{}: opened step by step until a queue shows what the line carries",
+                    word(dir)
+                )
             }
             Reason::Late { dir, late_ms } => write!(
                 f,

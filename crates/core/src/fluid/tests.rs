@@ -6,6 +6,7 @@
 use super::*;
 use crate::control::Reason;
 use crate::framing::Mode;
+use crate::plan::Target;
 use crate::{Framing, Rate};
 use Direction::{Down, Up};
 
@@ -46,7 +47,8 @@ fn history(scene: &Scene) -> (PerDirection<Judged>, Vec<Rates>) {
     let mut all = Vec::new();
     let judged = run(scene, &mut |t, action| {
         if let Action::Shape { targets, .. } = action {
-            all.push((t, targets.map(|t| t.map(|t| t.capacity))));
+            let known = targets.map(|t| t.and_then(Target::at_capacity));
+            all.push((t, known.map(|t| t.map(|t| t.capacity))));
         }
     });
     (judged, all)
@@ -279,7 +281,10 @@ fn a_longer_way_is_not_taken_for_a_queue_for_long() {
             let judged = run(&satellite(seed, i, stamps), &mut |_, _| {})[i];
             let used = judged.passed / judged.possible;
             assert!(used > least, "{i:?} {stamps} {seed}: {used} {judged:?}");
-            assert!(judged.queue / 297.0 < 0.005, "{judged:?}");
+            assert!(
+                judged.queue / 297.0 < 0.005,
+                "{i:?} {stamps} {seed} {judged:?}"
+            );
         }
     }
 }

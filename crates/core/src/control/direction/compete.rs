@@ -12,6 +12,8 @@
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::control::Reason;
 
+/// Two verdicts within this time, s, are of a queue, one is of a longer way.
+const AGAIN: f64 = 5.0;
 /// The others have gone when no queue stood for so long, s: their senders come back to a full buffer sooner.
 const GONE: f64 = 2.0;
 /// What stands for so long, s, at least, is the way's.
@@ -37,6 +39,13 @@ pub(in crate::control) struct Compete {
 }
 
 impl DirectionState {
+    /// A queue does not follow what we send. A way becomes longer once: whether that was said already just before.
+    pub(in crate::control) fn is_contested_again(&mut self, now: f64) -> bool {
+        let again = now - self.contested < AGAIN;
+        self.contested = now;
+        again
+    }
+
     /// A queue does not follow what we send, and the line may carry `alone`.
     pub(in crate::control) fn compete(&mut self, queue: f64, context: &Context) {
         let capacity = self.capacity.map_or(0.0, |c| c.0);

@@ -76,11 +76,13 @@ impl DirectionState {
         if sent < TRIED * level * span {
             return Outcome::Nothing;
         }
+        // A queue that is not seen yet may hold some of it.
+        let carries = sent / (span + context.rise + context.wander);
         self.phase = Phase::Open(Opening {
             level: level * GROWS,
             since: context.now,
             passed: if self.is_clear_of_queues(context) {
-                opening.passed.max(sent / span)
+                opening.passed.max(carries)
             } else {
                 opening.passed
             },

@@ -100,6 +100,7 @@ impl Daemon {
             view: self.controller.view(clock::monotonic()),
             down,
             up,
+            own_queue: PerDirection::default(),
         }
     }
 
@@ -188,10 +189,19 @@ impl Daemon {
         Ok(self.live.stop()?)
     }
 
+    /// Leaves the device shaped at what its line carries.
+    pub fn leave(self) -> Result<(), Error> {
+        Ok(self.live.leave()?)
+    }
+
     /// What has to be done at each look.
     fn tend(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         self.live.tend(clock::monotonic())?;
-        observer.snapshot(&self.snapshot());
+        let own_queue = self.live.own_queue()?;
+        observer.snapshot(&Snapshot {
+            own_queue,
+            ..self.snapshot()
+        });
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use evenkeel_core::control::{Notice, Reason, View};
 use evenkeel_core::plan::Target;
+use evenkeel_core::units::rounded;
 use evenkeel_core::{PerDirection, Rate};
 
 use crate::cross_traffic::News;
@@ -99,6 +100,8 @@ pub struct Snapshot {
     pub down: Option<Rate>,
     /// From us.
     pub up: Option<Rate>,
+    /// How long what waits in our own queues takes.
+    pub own_queue: PerDirection<Duration>,
 }
 
 /// Who is told.
@@ -197,13 +200,13 @@ fn doubted(
     match why {
         Doubt::BeforeBottleneck(s) => write!(
             f,
-            "{address} does not see the queue that connections see ({:.0} ms): it is before the bottleneck; ",
-            s * 1e3
+            "{address} does not see the queue that connections see ({}): it is before the bottleneck; ",
+            rounded::milliseconds(s * 1e3)
         ),
         Doubt::SlowToAnswer(s) => write!(
             f,
-            "{address} takes {:.0} ms longer while connections do not: it is slow to answer; ",
-            s * 1e3
+            "{address} takes {} longer while connections do not: it is slow to answer; ",
+            rounded::milliseconds(s * 1e3)
         ),
     }?;
     match next {
@@ -217,13 +220,12 @@ fn target(t: Option<Target>) -> String {
         None => "open".to_owned(),
         Some(t) if t.permille < 1000 => {
             let now = t.capacity.permille(t.permille.into());
-            format!("{} for now (line {})", megabits(now), megabits(t.capacity))
+            format!(
+                "{} for now (line {})",
+                rounded::rate(now),
+                rounded::rate(t.capacity)
+            )
         }
-        Some(t) => megabits(t.capacity),
+        Some(t) => rounded::rate(t.capacity),
     }
-}
-
-/// A rate as people read it here.
-pub(crate) fn megabits(rate: Rate) -> String {
-    format!("{:.2} Mbit/s", rate.bps() as f64 / 1e6)
 }

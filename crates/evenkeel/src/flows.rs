@@ -12,7 +12,7 @@ use clap::Args;
 use evenkeel_core::Rate;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
-use evenkeel_core::units::{Direction, PerDirection};
+use evenkeel_core::units::{Direction, PerDirection, rounded};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_terminal::live::Watch;
@@ -93,6 +93,9 @@ struct Row {
     /// Number of the control group, if it is this host's.
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
+    /// It has ended: both sides said so, or one broke it off.
+    #[serde(default)]
+    ended: bool,
     /// Since it was first seen, and since its latest packet.
     age_s: f64,
     quiet_s: f64,
@@ -174,7 +177,7 @@ fn rows(
     let mut rows: Vec<Row> = now
         .flows
         .iter()
-        .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET && !f.closed)
+        .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET)
         .map(|(key, flow)| {
             let old = before.flows.get(key);
             let moved = |d: Direction| {
@@ -225,6 +228,7 @@ fn rows(
                         .cloned()
                         .unwrap_or_else(|| flow.cgroup.to_string())
                 }),
+                ended: flow.closed,
                 age_s: clock.saturating_sub(flow.first).as_secs_f64(),
                 quiet_s: clock.saturating_sub(last(flow)).as_secs_f64(),
             }
@@ -256,26 +260,11 @@ fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
         None => "nothing granted yet",
         // On short ways it is not always seen that a window was used up.
         Some(_) if bound || reached.bps() >= share.bps() / 8 * 7 => {
-            return (window, format!("share of {}", rounded(share)));
+            return (window, format!("share of {}", rounded::rate(share)));
         }
         Some(_) => return (window, "all it can use".to_owned()),
     };
     (None, why.to_owned())
-}
-
-/// To three digits.
-fn rounded(rate: Rate) -> Rate {
-    let unit = 10u64.pow(rate.bps().checked_ilog10().unwrap_or(0).saturating_sub(2));
-    Rate::from_bps((rate.bps() + unit / 2) / unit * unit)
-}
-
-fn size(bytes: u32) -> String {
-    match f64::from(bytes) {
-        n if n < 999.5 => format!("{n} B"),
-        n if n < 9950.0 => format!("{:.1} kB", n / 1e3),
-        n if n < 999_500.0 => format!("{:.0} kB", n / 1e3),
-        n => format!("{:.1} MB", n / 1e6),
-    }
 }
 
 fn proto(number: u8) -> String {
@@ -299,10 +288,10 @@ fn table(device: &str, rows: &[Row]) -> String {
     if rows.is_empty() {
         return format!("{device}: no flow has moved within ten seconds\n");
     }
-    let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
+    let ms = |v: Option<f64>| v.map_or("–".to_owned(), rounded::three_digits);
     let rate = |kbit| match kbit {
         0 => "–".to_owned(),
-        kbit => Rate::from_kbit(kbit).to_string(),
+        kbit => rounded::rate(Rate::from_kbit(kbit)),
     };
     let mut shown = Table::new(&[
         words(""),
@@ -326,9 +315,15 @@ fn table(device: &str, rows: &[Row]) -> String {
             rate(r.up_kbit),
             ms(r.rtt_ms),
             ms(r.rtt_min_ms),
-            r.window_bytes.map_or("–".to_owned(), size),
+            r.window_bytes
+                .map_or("–".to_owned(), |b| rounded::bytes(b.into())),
             r.tier.to_string(),
-            format!("{}{}", r.why, group.unwrap_or_default()),
+            format!(
+                "{}{}{}",
+                if r.ended { "ended; " } else { "" },
+                r.why,
+                group.unwrap_or_default()
+            ),
         ]);
     }
     let mut text = shown.wrapped().to_string();
@@ -427,7 +422,7 @@ mod tests {
         assert_eq!(of, [("192.0.2.1:2", 1000), ("192.0.2.1:1", 8)]);
         assert_eq!(found[0].why, "video tcp port 443");
         let text = table("wan", &found);
-        assert!(text.contains("1mbit"), "{text}");
+        assert!(text.contains("1.00 Mbit/s"), "{text}");
         assert_eq!(
             rows(&before, &now, second, &[], &HashMap::new(), true).len(),
             3
@@ -477,7 +472,7 @@ mod tests {
             f.grant.bound = false;
             f.grant.reached = Rate::from_kbit(5000);
         });
-        shows(6, granted(), true, "118 kB", "share of 25mbit");
+        shows(6, granted(), true, "118 kB", "share of 25.0 Mbit/s");
         shows(6, free, true, "118 kB", "all it can use");
         shows(6, granted(), false, "–", "windows are off");
         let nothing = with(|f| f.grant.window = None);
@@ -490,21 +485,20 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_rates_are_rounded() {
-        let sizes = [0, 999, 1000, 9949, 9950, 999_499, 999_500, u32::MAX].map(size);
-        let shown = [
-            "0 B",
-            "999 B",
-            "1.0 kB",
-            "9.9 kB",
-            "10 kB",
-            "999 kB",
-            "1.0 MB",
-            "4295.0 MB",
-        ];
-        assert_eq!(sizes, shown);
-        assert_eq!(rounded(Rate::from_bps(7)), Rate::from_bps(7));
-        assert_eq!(rounded(Rate::from_bps(0)), Rate::from_bps(0));
+    fn what_has_ended_stays_for_ten_seconds() {
+        let ended = |last_ms| Flow {
+            closed: true,
+            ..flow(1000, last_ms)
+        };
+        let now = seen([
+            (key(1), flow(1, 60_000)),
+            (key(2), ended(51_000)),
+            (key(3), ended(49_000)),
+        ]);
+        let found = rows(&now, &now, LOOK, &[], &HashMap::new(), false);
+        let of: Vec<_> = found.iter().map(|r| (r.local.as_str(), r.ended)).collect();
+        assert_eq!(of, [("192.0.2.1:2", true), ("192.0.2.1:1", false)]);
+        assert!(table("wan", &found).contains("ended; rule 2"));
     }
 
     #[test]

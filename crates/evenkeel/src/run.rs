@@ -5,9 +5,12 @@
 //! one that a person would want to read. Non-goals: following the line (crate `evenkeel-autorate`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
-use evenkeel_autorate::{Ended, Host, PROFILE_DIR, Settings, USUAL, request};
+use evenkeel_autorate::{
+    Ended, Event, Host, Order, PROFILE_DIR, Settings, Snapshot, USUAL, Watcher, request,
+};
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
@@ -98,17 +101,35 @@ pub(crate) fn run(args: Run) -> Result<(), Failure> {
     let verbose = args.verbose;
     let settings = settings(args, config, bounds, &device);
     let model = settings.state.model_file(&device);
+    let order = Order {
+        stop: Arc::clone(&cancel),
+        ..Order::default()
+    };
+    let mut watcher = Teller { verbose, tell };
     let ended = service.watch(&model, &cancel, || {
-        evenkeel_autorate::run(settings, &cancel, &mut |event| {
-            if verbose || !event.is_passing() {
-                tell(&event.to_string());
-            }
-        })
+        evenkeel_autorate::run(settings, &order, &mut watcher)
     })?;
     print(&match ended {
         Ended::AsBefore => format!("{device}: as it was before\n"),
+        Ended::Kept => format!("{device}: it stays shaped\n"),
         Ended::Gone => format!("{device}: it has gone; nothing is left\n"),
     })
+}
+
+/// Says what happens.
+struct Teller<F: FnMut(&str)> {
+    verbose: bool,
+    tell: F,
+}
+
+impl<F: FnMut(&str)> Watcher for Teller<F> {
+    fn event(&mut self, event: &Event, news: bool) {
+        if self.verbose || news {
+            (self.tell)(&event.to_string());
+        }
+    }
+
+    fn snapshot(&mut self, _: &Snapshot) {}
 }
 
 /// Between which rates, and a first guess of them.

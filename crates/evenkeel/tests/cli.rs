@@ -142,16 +142,19 @@ fn shape_status_clear() {
         let before = seen();
         assert!(run("status").contains("no device"));
         let plain = "shape wan 50mbit 10mbit --framing pppoe-ptm";
-        assert!(run(&format!("{plain} --windows off")).contains("48mbit down, 9950kbit up"));
+        assert!(
+            run(&format!("{plain} --windows off"))
+                .contains("shaped to 48.0 Mbit/s down and 9.95 Mbit/s up")
+        );
         let held = run(plain);
         assert!(
-            held.contains("Receive windows hold downloads to 49680kbit.")
+            held.contains("Receive windows hold downloads to 49.7 Mbit/s.")
                 && held.contains("in place"),
             "{held}"
         );
         let text = run("status");
         assert!(
-            text.contains("best effort") && text.contains("9950kbit"),
+            text.contains("best effort") && text.contains("9.95 Mbit/s"),
             "{text}"
         );
         let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();

@@ -9,17 +9,17 @@ use evenkeel_core::plan::{Backend, EGRESS, INGRESS, Mode};
 use evenkeel_core::police::Policer;
 use evenkeel_core::segments::Longest;
 use evenkeel_core::tc::{Cake, Handle, Qdisc};
-use evenkeel_core::{Framing, Rate};
+use evenkeel_core::{Framing, Line, Rate};
 use evenkeel_datapath::Maps;
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, PassiveStatistics, Session, State, StateDir, passive, programs};
 
 /// One device that evenkeel shapes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Its name.
     pub device: String,
@@ -58,7 +58,7 @@ pub struct Status {
 }
 
 /// Packets of new TCP connections in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shortened {
     /// Longest IP packet, bytes.
     pub packet: u16,
@@ -82,7 +82,7 @@ impl Shortened {
 }
 
 /// Whether record and kernel agree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// They do.
@@ -92,7 +92,7 @@ pub enum Health {
 }
 
 /// One direction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionStatus {
     /// Where its queue is.
     pub device: String,
@@ -115,7 +115,7 @@ pub struct DirectionStatus {
 }
 
 /// What the policer did, packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policing {
     /// Marked as having experienced congestion (ECN).
     pub marked: u64,
@@ -147,7 +147,7 @@ impl DirectionStatus {
 }
 
 /// What went through one tier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierCounters {
     /// Which.
     pub tier: Tier,
@@ -227,7 +227,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             framing: state.framing.to_string(),
             framing_assumed: state.framing_assumed,
             mode: state.mode,
-            windows: state.windows,
+            // Where nothing is known they hold nothing.
+            windows: state.windows.filter(|_| state.down != Line::OPEN),
             segments_up: shortened(state.segments.up, state.up),
             segments_down: shortened(state.segments.down, state.down),
             without_programs: state.without_programs,

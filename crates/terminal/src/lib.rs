@@ -10,6 +10,7 @@ mod failure;
 pub mod live;
 #[cfg(any(feature = "manual", test))]
 mod manual;
+pub mod paint;
 mod progress;
 pub mod table;
 mod usage;

@@ -74,6 +74,9 @@ pub struct DirectionModel {
     passing_kbit: f64,
     /// Queue at the bottleneck now.
     queue_ms: f64,
+    /// Queue in our own shaper now.
+    #[serde(default)]
+    own_queue_ms: f64,
     /// Longest one that was seen while nothing was shaped.
     unshaped_queue_ms: f64,
     /// What was decided; absent while it is not shaped.
@@ -274,6 +277,9 @@ impl Keeper {
         self.looked = now;
         self.model.base_ms = look.view.base_ms;
         self.model.rise_ms = look.view.rise_ms;
+        let own = look.own_queue.map(|q| q.as_secs_f64() * 1e3);
+        self.model.down.own_queue_ms = own.down;
+        self.model.up.own_queue_ms = own.up;
         let down = self.model.down.look(&look.view.down, look.down, span);
         let up = self.model.up.look(&look.view.up, look.up, span);
         self.learned.down.look(&look.view.down, span);

@@ -59,6 +59,8 @@ pub trait Watcher {
     fn event(&mut self, event: &Event, news: bool);
     /// It is time for a look, twice a second.
     fn snapshot(&mut self, snapshot: &Snapshot);
+    /// The device is waited for, still.
+    fn waits(&mut self) {}
 }
 
 /// Who wants to hear what happens and nothing else.
@@ -219,6 +221,7 @@ impl Books<'_> {
             {
                 return Ok(true);
             }
+            self.watcher.waits();
             self.keeper
                 .write(clock::monotonic(), self.dir, self.device)?;
             let end = Instant::now() + AWAIT;

@@ -4,13 +4,31 @@
 //! being cleared. Non-goals: devices of other network namespaces.
 
 use evenkeel_kernel::{Cleared, Error, StateDir, clear as take_back};
+use evenkeel_socket::Request;
 use evenkeel_terminal::{Failure, print};
 
 use crate::args::Clear;
+use crate::ask;
 
 /// `evenkeel clear`.
 pub(crate) fn clear(args: &Clear) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
+    // What the daemon follows it lets go of; the rest is ours to take back.
+    if !args.abandoned {
+        let request = Request::Clear {
+            device: args.device.clone(),
+            token: None,
+        };
+        let cleared: Vec<String> = ask::ask(&dir, &request, || Ok(Vec::new()))?;
+        for device in &cleared {
+            print(&words(device, Cleared::AsBefore))?;
+        }
+        if args.device.is_some() && !cleared.is_empty() {
+            return Ok(());
+        }
+    } else {
+        ask::tidy(&dir);
+    }
     match &args.device {
         Some(device) => print(&words(device, take_back(&dir, device)?)),
         None => clear_recorded(&dir, args.abandoned),

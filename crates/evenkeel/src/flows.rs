@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -15,12 +16,14 @@ use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection, rounded};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
+use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, cancelled_by_signals};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::StateArg;
+use crate::ask;
 
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
@@ -50,7 +53,7 @@ const TCP: u8 = 6;
 const ROWS: usize = 40;
 
 /// One flow as it is shown.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Row {
     proto: String,
     local: String,
@@ -68,30 +71,30 @@ struct Row {
     dscp: u8,
     mark: u32,
     /// Round trip between here and the far side: latest and smallest, ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     rtt_min_ms: Option<f64>,
     /// How many were seen.
     rtt_count: u32,
     /// The same on our side of the gateway.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lan_rtt_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lan_rtt_min_ms: Option<f64>,
     lan_rtt_count: u32,
     /// How much may be on its way to us.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     window_bytes: Option<u32>,
     /// Its share of the line, and what it reached of late, both at the link layer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     share_kbit: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reached_kbit: Option<u64>,
     /// Why that much, or why its window is left alone.
     window_why: String,
     /// Number of the control group, if it is this host's.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
     /// It has ended: both sides said so, or one broke it off.
     #[serde(default)]
@@ -104,46 +107,94 @@ struct Row {
 /// `evenkeel flows`.
 pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let device = match &args.device {
-        Some(device) => device.clone(),
-        None => match &dir.devices()?[..] {
-            [] => return Err(Failure::usage("no device is shaped by evenkeel; name one")),
-            [one] => one.clone(),
-            more => {
-                let names = more.join(", ");
-                return Err(Failure::usage(format_args!(
-                    "{names} are shaped; name one of them"
-                )));
-            }
-        },
-    };
-    let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
-    rules.extend(defaults().iter().map(ToString::to_string));
-    let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| {
-        Failure::lacking(format_args!(
-            "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
-             kernel takes eBPF"
-        ))
-    })?;
     let cancel = cancelled_by_signals()?;
-    let names = group_names();
     let mut watch = Watch::new(args.watch && !args.json, &cancel);
-    let mut before = look(&maps)?;
+    let looks = Looks::default();
+    let request = Request::Flows {
+        device: args.device.clone(),
+        all: args.all,
+    };
     loop {
-        let from = Instant::now();
-        watch.wait(LOOK)?;
-        let now = look(&maps)?;
-        let rows = rows(&before, &now, from.elapsed(), &rules, &names, args.all);
+        let shown: Listed = ask::ask(&dir, &request, || {
+            looks.list(&dir, args.device.as_deref(), args.all)
+        })?;
         let text = if args.json {
-            serde_json::to_string(&rows).map_err(Failure::work)? + "\n"
+            serde_json::to_string(&shown.flows).map_err(Failure::work)? + "\n"
         } else {
-            table(&device, &rows)
+            table(&shown.device, &shown.flows)
         };
         watch.show(text)?;
         if !args.watch || cancel.load(Ordering::Relaxed) {
             return watch.end();
         }
-        before = now;
+        watch.wait(LOOK)?;
+    }
+}
+
+/// Who uses a device.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    device: String,
+    flows: Vec<Row>,
+}
+
+/// Earlier looks, so that who asks again need not wait for rates.
+#[derive(Default)]
+pub(crate) struct Looks(Mutex<HashMap<String, (Instant, Seen)>>);
+
+/// An earlier look tells rates if it is no older, and no younger than the other.
+const OLDEST: Duration = Duration::from_secs(5);
+const YOUNGEST: Duration = Duration::from_millis(400);
+
+impl Looks {
+    /// Those of `device`, or of the one that is shaped.
+    pub(crate) fn list(
+        &self,
+        dir: &StateDir,
+        device: Option<&str>,
+        all: bool,
+    ) -> Result<Listed, Failure> {
+        let device = match device {
+            Some(device) => device.to_owned(),
+            None => only(dir)?,
+        };
+        let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
+        rules.extend(defaults().iter().map(ToString::to_string));
+        let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| {
+            Failure::lacking(format_args!(
+                "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
+                 kernel takes eBPF"
+            ))
+        })?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = kept
+            .remove(&device)
+            .filter(|(at, _)| at.elapsed() <= OLDEST);
+        let (from, before) = match earlier {
+            Some(earlier) => earlier,
+            None => (Instant::now(), look(&maps)?),
+        };
+        if from.elapsed() < YOUNGEST {
+            std::thread::sleep(LOOK.saturating_sub(from.elapsed()));
+        }
+        let (at, now) = (Instant::now(), look(&maps)?);
+        let flows = rows(&before, &now, from.elapsed(), &rules, &group_names(), all);
+        kept.insert(device.clone(), (at, now));
+        Ok(Listed { device, flows })
+    }
+}
+
+/// The one device that is shaped.
+fn only(dir: &StateDir) -> Result<String, Failure> {
+    match &dir.devices()?[..] {
+        [] => Err(Failure::usage("no device is shaped by evenkeel; name one")),
+        [one] => Ok(one.clone()),
+        more => {
+            let names = more.join(", ");
+            Err(Failure::usage(format_args!(
+                "{names} are shaped; name one of them"
+            )))
+        }
     }
 }
 

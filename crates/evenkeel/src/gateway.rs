@@ -20,6 +20,7 @@ use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
 use crate::args::{Arrivals, Shape, Status as StatusArgs, Windows};
+use crate::ask;
 use crate::config::Config;
 
 /// `evenkeel shape`.
@@ -191,7 +192,7 @@ fn segments(up: Option<Shortened>, down: Option<Shortened>) -> impl Iterator<Ite
 /// `evenkeel status`.
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let look = || look(&dir, args.device.as_deref());
+    let look = || asked(&dir, args.device.as_deref());
     if !args.watch {
         let all = look()?;
         return print(&if args.json {
@@ -216,22 +217,30 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 /// A device.
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
-enum Shown {
+pub(crate) enum Shown {
     /// With its model, if `run` is or was at it.
     Shaped {
         #[serde(flatten)]
         status: Box<Status>,
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Model>,
     },
     /// There is none of that name, and `run` waits for it.
     Awaited { device: String, model: Model },
 }
 
-/// All devices, or one.
-fn look(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
+/// All devices, or one: what the daemon says of them, or what is seen where none runs.
+fn asked(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
+    let request = evenkeel_socket::Request::Status {
+        device: device.map(str::to_owned),
+    };
+    ask::ask(dir, &request, || look(dir, device))
+}
+
+/// The same as it is seen.
+pub(crate) fn look(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
     let mut all = Vec::new();
     for name in dir.models()? {
         if let Some(model) = Model::read(&dir.model_file(&name))?

@@ -2,33 +2,36 @@
 //!
 //! Principles: in the foreground, under a terminal or a service manager; what is typed comes before
 //! what the file says; every change of rates has its reason on a line of its own, as long as it is
-//! one that a person would want to read. Non-goals: following the line (crate `evenkeel-autorate`).
+//! one that a person would want to read. This file has the arguments and what follows from them; `daemon` is the
+//! process, `line` one device of it, `answers` the control socket, `pages` the server of pages. Non-goals: following the
+//! line (crate `evenkeel-autorate`).
+
+mod answers;
+mod daemon;
+mod line;
+mod pages;
+mod watcher;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
-use evenkeel_autorate::{
-    Ended, Event, Host, Order, PROFILE_DIR, Settings, Snapshot, USUAL, Watcher, request,
-};
+use evenkeel_autorate::{Host, PROFILE_DIR, Settings, USUAL, request};
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::{Direction, Framing, PerDirection, Rate};
 use evenkeel_kernel::{Request, StateDir};
-use evenkeel_sys::{clock, memory};
-use evenkeel_terminal::{Failure, cancelled_by_signals, print};
+use evenkeel_sys::memory;
+use evenkeel_terminal::Failure;
 
 use crate::args::StateArg;
 use crate::config::{self, Config};
-use crate::device;
-use crate::service::Service;
 
 /// Arguments of `run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
     /// The device that leads to the Internet; without it, that of the default route
-    device: Option<String>,
+    pub(crate) device: Option<String>,
     /// A first guess of the line's rates, towards you and from you
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"])]
     rate: Option<Vec<Rate>>,
@@ -60,6 +63,9 @@ pub(crate) struct Run {
     /// Remove a queueing discipline that somebody else has put there
     #[arg(long)]
     replace: bool,
+    /// When it ends, leave the line shaped at what it carries
+    #[arg(long)]
+    keep: bool,
     /// Wait for a device or a default route that is not there yet
     #[arg(long)]
     wait: bool,
@@ -79,69 +85,27 @@ pub(crate) struct Run {
 /// `evenkeel run`.
 pub(crate) fn run(args: Run) -> Result<(), Failure> {
     memory::one_heap();
-    let config = config::Config::load(&args.config)?;
-    let bounds = bounds(&args, &config)?;
-    let cancel = cancelled_by_signals()?;
-    let service = Service::from_environment();
-    let named = args.device.clone().or_else(|| config.device.clone());
-    let begun = clock::monotonic();
-    let tell = |text: &str| {
-        let at = clock::monotonic().saturating_sub(begun).as_secs_f64();
-        let _ = print(&format!("{at:>9.3} s  {text}\n"));
-        service.status(text);
-    };
-    let device = if args.wait {
-        device::wait(named.as_deref(), &cancel, &service, &mut |text| tell(text))?
-    } else {
-        Some(device::find(named)?)
-    };
-    let Some(device) = device else {
-        return print("stopped before there was a device: nothing was changed\n");
-    };
-    let verbose = args.verbose;
-    let settings = settings(args, config, bounds, &device);
-    let model = settings.state.model_file(&device);
-    let order = Order {
-        stop: Arc::clone(&cancel),
-        ..Order::default()
-    };
-    let mut watcher = Teller { verbose, tell };
-    let ended = service.watch(&model, &cancel, || {
-        evenkeel_autorate::run(settings, &order, &mut watcher)
-    })?;
-    print(&match ended {
-        Ended::AsBefore => format!("{device}: as it was before\n"),
-        Ended::Kept => format!("{device}: it stays shaped\n"),
-        Ended::Gone => format!("{device}: it has gone; nothing is left\n"),
-    })
+    let config = Config::load(&args.config)?;
+    daemon::run(args, config)
 }
 
-/// Says what happens.
-struct Teller<F: FnMut(&str)> {
-    verbose: bool,
-    tell: F,
-}
-
-impl<F: FnMut(&str)> Watcher for Teller<F> {
-    fn event(&mut self, event: &Event, news: bool) {
-        if self.verbose || news {
-            (self.tell)(&event.to_string());
-        }
-    }
-
-    fn snapshot(&mut self, _: &Snapshot) {}
+/// What is told until the next reload, rather than by the file.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Override {
+    pub(crate) mode: Option<Mode>,
+    pub(crate) rules: Option<Vec<FlowRule>>,
 }
 
 /// Between which rates, and a first guess of them.
-fn bounds(args: &Run, config: &Config) -> Result<PerDirection<Bounds>, Failure> {
+fn bounds(args: &Run, line: &config::LineConfig) -> Result<PerDirection<Bounds>, Failure> {
     // DOWN UP, as they are typed.
     let typed = |rates: Option<&Vec<Rate>>, d| {
         let place = usize::from(d == Direction::Up);
         rates.and_then(|r| r.get(place).copied())
     };
     let bounds = PerDirection::of(|d| Bounds {
-        least: typed(args.min.as_ref(), d).or_else(|| Some(config.min.as_ref()?[d])),
-        most: typed(args.max.as_ref(), d).or_else(|| Some(config.max.as_ref()?[d])),
+        least: typed(args.min.as_ref(), d).or_else(|| Some(line.min.as_ref()?[d])),
+        most: typed(args.max.as_ref(), d).or_else(|| Some(line.max.as_ref()?[d])),
         guess: typed(args.rate.as_ref(), d),
     });
     for direction in Direction::BOTH {
@@ -157,28 +121,39 @@ fn bounds(args: &Run, config: &Config) -> Result<PerDirection<Bounds>, Failure> 
     Ok(bounds)
 }
 
-/// What is typed, and where nothing is, what the file says.
-fn settings(args: Run, config: Config, bounds: PerDirection<Bounds>, device: &str) -> Settings {
-    let mut rules = args.rules;
-    rules.extend(config.rules);
-    let targets = if args.targets.is_empty() {
-        config.targets
-    } else {
-        args.targets
+/// What is told for a device; else what is typed, and where nothing is, what the file says.
+fn settings(
+    args: &Run,
+    config: &Config,
+    device: &str,
+    told: &Override,
+) -> Result<Settings, Failure> {
+    let line = config.of(device);
+    let mut rules = match &told.rules {
+        Some(rules) => rules.clone(),
+        None => args.rules.clone(),
     };
-    let mode = args.mode.or(config.mode).unwrap_or_default();
-    Settings {
+    if told.rules.is_none() {
+        rules.extend(config.rules.iter().cloned());
+    }
+    let targets = if args.targets.is_empty() {
+        &line.targets
+    } else {
+        &args.targets
+    };
+    let mode = told.mode.or(args.mode).or(line.mode).unwrap_or_default();
+    Ok(Settings {
         request: Request {
-            framing: Some(args.framing.or(config.framing).unwrap_or(USUAL)),
+            framing: Some(args.framing.or(line.framing).unwrap_or(USUAL)),
             choice: args.backend,
             replace: args.replace,
             rules,
             ..request(device, mode)
         },
-        bounds,
-        targets,
+        bounds: bounds(args, line)?,
+        targets: targets.clone(),
         use_profile: !args.forget && args.rate.is_none(),
-        profile_dir: args.profile_dir,
-        state: StateDir::new(args.state.state_dir),
-    }
+        profile_dir: args.profile_dir.clone(),
+        state: StateDir::new(&args.state.state_dir),
+    })
 }

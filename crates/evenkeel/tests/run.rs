@@ -211,7 +211,10 @@ fn a_killed_one_leaves_a_line_that_works() {
         killed();
         // As if it had been in the middle of writing each (of one it may be).
         for name in left(dir) {
-            if !["lock", "new"].iter().any(|end| name.ends_with(end)) {
+            if !["lock", "new", "sock"]
+                .iter()
+                .any(|end| name.ends_with(end))
+            {
                 std::fs::write(dir.join("run").join(name + ".new"), "{").unwrap();
             }
         }

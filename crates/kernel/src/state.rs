@@ -236,6 +236,11 @@ impl StateDir {
         Ok(())
     }
 
+    /// Where a process that stays is asked and told things.
+    pub fn socket_file(&self) -> PathBuf {
+        self.dir.join(format!("control{}.sock", self.suffix))
+    }
+
     /// Devices of this namespace with a record, sorted.
     pub fn devices(&self) -> Result<Vec<String>, Error> {
         let mut names = self.named("json")?;

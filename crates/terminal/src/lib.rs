@@ -33,6 +33,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// A flag that SIGHUP sets, which asks to read settings again.
+pub fn asked_to_reload() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&flag))
+        .map_err(Failure::work)?;
+    Ok(flag)
+}
+
 /// A flag that Ctrl-C sets.
 pub fn cancelled_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let cancel = Arc::new(AtomicBool::new(false));

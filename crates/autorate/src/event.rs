@@ -84,6 +84,8 @@ pub enum Event {
     Noticed(Notice),
     /// Load on the line that is not ours.
     CrossTraffic(News),
+    /// Somebody has taken away what was set up, this of it; it is set up again.
+    Damaged(String),
     /// The device has gone.
     Gone,
     /// The device is there again.
@@ -183,6 +185,7 @@ impl fmt::Display for Event {
                 write!(f, "down {down}, up {up}: {why}")
             }
             Event::Noticed(n) => n.fmt(f),
+            Event::Damaged(what) => write!(f, "{what}: it is set up again"),
             Event::Gone => f.write_str("the device has gone: waiting for it"),
             Event::Back => f.write_str("the device is there again"),
             Event::CrossTraffic(news) => news.fmt(f),

@@ -248,6 +248,7 @@ impl Keeper {
             Event::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
             Event::Back => self.model.gone_since_s = None,
             Event::Noticed(_)
+            | Event::Damaged(_)
             | Event::CrossTraffic(_)
             | Event::Limited { .. }
             | Event::Stamps { .. } => {}

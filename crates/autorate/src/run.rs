@@ -4,6 +4,7 @@
 //! since PPPoE's does so each night; at the end everything is as it was before. Non-goals: the
 //! loop while the device is there (`daemon`), printing.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +111,7 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
         said: Said::default(),
         watcher,
     };
+    let mut repairs = Repairs::default();
     loop {
         let request = Request {
             down: bounds.down.guess.unwrap_or(Line::OPEN),
@@ -120,9 +122,21 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
         let followed = daemon.follow(&order.stop, &mut books);
         let last = daemon.snapshot();
         let gone = followed.is_err() && daemon.has_gone();
+        let damage = (followed.is_err() && !gone)
+            .then(|| daemon.damage())
+            .flatten();
         let keep = followed.is_ok() && order.keep.load(Ordering::Relaxed);
         let stopped = if keep { daemon.leave() } else { daemon.stop() };
         books.close(&last);
+        for (b, way) in bounds.iter_mut().zip([last.view.up, last.view.down]) {
+            b.guess = way.capacity.or(b.guess);
+        }
+        if let Some(what) = damage
+            && repairs.may_again(clock::monotonic())
+        {
+            books.event(Event::Damaged(what));
+            continue;
+        }
         if !gone {
             followed.and(stopped)?;
             return Ok(if keep { Ended::Kept } else { Ended::AsBefore });
@@ -133,9 +147,22 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
             return Ok(Ended::Gone);
         }
         books.event(Event::Back);
-        for (b, way) in bounds.iter_mut().zip([last.view.up, last.view.down]) {
-            b.guess = way.capacity.or(b.guess);
-        }
+    }
+}
+
+/// How often what somebody took away was set up again.
+#[derive(Default)]
+struct Repairs(VecDeque<Duration>);
+
+impl Repairs {
+    /// So often in [`Repairs::SPAN`]: whoever removes it more often means it.
+    const MOST: usize = 5;
+    const SPAN: Duration = Duration::from_secs(60);
+
+    fn may_again(&mut self, now: Duration) -> bool {
+        self.0.retain(|at| now.saturating_sub(*at) < Self::SPAN);
+        self.0.push_back(now);
+        self.0.len() <= Self::MOST
     }
 }
 

@@ -182,12 +182,18 @@ fn others_are_told_who_holds_the_device() {
             "wan: process {} (evenkeel run wan",
             run.0.as_ref().unwrap().id()
         );
-        for args in ["shape wan 10mbit 1mbit", "run wan", "clear wan"] {
+        for args in ["shape wan 10mbit 1mbit", "run wan"] {
             refused(&evenkeel(dir, args), 1, &holder);
             assert_eq!(seen(), before, "{args}");
         }
-        run.signal(Signal::SIGTERM);
+        // The one who has it lets go of it, and has nothing to do any more.
+        let (code, out, err) = evenkeel(dir, "clear wan");
+        assert_eq!(
+            (code, out.as_str(), err.as_str()),
+            (0, "wan: as it was before\n", "")
+        );
         assert_eq!(run.end().0, 0);
+        assert_eq!(left(dir), [""; 0]);
     });
 }
 
@@ -539,6 +545,105 @@ fn a_queue_of_others_is_said() {
         until("its status", || !status().contains("somebody else"));
         run.signal(Signal::SIGINT);
         assert_eq!(run.end().0, 0);
+    });
+}
+
+#[test]
+fn it_is_told_and_asked_while_it_runs() {
+    if !root("it_is_told_and_asked_while_it_runs") {
+        return;
+    }
+    in_namespace(|dir| {
+        let config = dir.join("none.toml");
+        std::fs::write(&config, "mode = 'bandwidth'\n").unwrap();
+        refused(&evenkeel(dir, "reload"), 1, "no daemon runs here");
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        let mode = |is: &str| {
+            let json = evenkeel(dir, "status wan --json").1;
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            json[0]["model"]["mode"] == is && json[0]["mode"] == is
+        };
+        until("the file's mode", || mode("bandwidth"));
+        let well = |args: &str| {
+            let (code, out, err) = evenkeel(dir, args);
+            assert_eq!((code, err.as_str()), (0, ""), "{args}");
+            out
+        };
+        // Told at the command line until the next reload.
+        let said = well("set wan --mode ping --rule voice");
+        assert_eq!(
+            said,
+            "wan: mode ping and 1 rules of your own, until the next reload\n"
+        );
+        until("the mode that was told", || mode("ping"));
+        refused(
+            &evenkeel(dir, "set other --mode ping"),
+            2,
+            "other is not followed",
+        );
+        // A file that is wrong changes nothing.
+        std::fs::write(&config, "mode = 'bandwidth'\nmin = ['x', 'y']\n").unwrap();
+        refused(&evenkeel(dir, "reload"), 2, "line 2");
+        assert!(mode("ping"));
+        std::fs::write(&config, "mode = 'bandwidth'\n").unwrap();
+        assert_eq!(well("reload"), "settings read again, and in force\n");
+        until("the file's mode again", || mode("bandwidth"));
+        assert_eq!(well("reload"), "settings read again: nothing has changed\n");
+        let flows = evenkeel(dir, "flows --json");
+        assert!(
+            flows.0 == 0 || flows.2.contains("programs are not there"),
+            "{flows:?}"
+        );
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        let history = dir.join("lines").display().to_string();
+        let told = well(&format!("history wan --json --profile-dir {history}"));
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let texts = told[0]["happenings"].to_string();
+        assert!(
+            texts.contains("evenkeel run began") && texts.contains("evenkeel run ended"),
+            "{texts}"
+        );
+        assert_eq!(left(dir), [""; 0]);
+    });
+}
+
+#[test]
+fn what_is_kept_is_taken_over() {
+    if !root("what_is_kept_is_taken_over") {
+        return;
+    }
+    in_namespace(|dir| {
+        let before = seen();
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit --keep");
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        assert!(
+            left(dir).iter().all(|n| !n.contains("model")),
+            "{:?}",
+            left(dir)
+        );
+        let kept = seen();
+        assert_ne!(kept, before);
+        // What a person wanted is not abandoned.
+        assert_eq!(evenkeel(dir, "clear --abandoned").1, "");
+        assert_eq!(seen(), kept);
+        let again = Running::start(dir, "run wan --forget");
+        until("what was in force", || {
+            evenkeel(dir, "status wan").1.contains("line 20.0 Mbit/s")
+        });
+        // Somebody takes it away.
+        let removed = Command::new("tc")
+            .args(["qdisc", "del", "dev", "wan", "root"])
+            .status();
+        assert!(removed.unwrap().success());
+        until("it is back", || {
+            let status = evenkeel(dir, "status wan --json").1;
+            status.contains("\"working\"") && status.contains("it is set up again")
+        });
+        again.signal(Signal::SIGTERM);
+        assert_eq!(again.end().0, 0);
+        assert_eq!(seen(), before);
     });
 }
 

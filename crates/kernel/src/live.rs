@@ -20,7 +20,7 @@ use crate::lease::RateLease;
 use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
-use crate::status::waiting;
+use crate::status::{damage, waiting};
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
@@ -188,6 +188,12 @@ impl Live {
         let device = &self.plan.device;
         let link = self.session.link(&device.name);
         link.is_ok_and(|link| link.is_none_or(|l| l.index != device.ifindex))
+    }
+
+    /// What somebody has taken away of what was set up, in words; `None`: all of it is there.
+    pub fn damage(&mut self) -> Result<Option<String>, Error> {
+        let name = &self.plan.device.name;
+        damage(&mut self.session, name, &self.state)
     }
 
     /// `e`, unless it is only because the device has gone.

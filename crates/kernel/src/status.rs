@@ -255,6 +255,41 @@ struct Found {
     diverted: bool,
 }
 
+/// What is missing of what was set up on `name`, in words; `None`: all of it is there. Asks the kernel for little.
+pub(crate) fn damage(
+    session: &mut Session,
+    name: &str,
+    state: &State,
+) -> Result<Option<String>, Error> {
+    let Some(link) = session.link(name)? else {
+        return Ok(Some(format!("{name} has gone")));
+    };
+    let is_ours = |qdiscs: &[QdiscInfo], major| {
+        let is_root = |q: &QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
+        qdiscs.iter().any(is_root)
+    };
+    let up = is_ours(&session.qdiscs(link.index)?, EGRESS);
+    let programs = programs::attached(session, link.index)?.is_some();
+    let filters = session.filters(link.index, Handle::CLSACT_INGRESS)?;
+    let down = match &state.policer {
+        Some(_) => programs,
+        None => match session.link(&state.ifb)? {
+            Some(ifb) => ifb.is_up() && is_ours(&session.qdiscs(ifb.index)?, INGRESS),
+            None => false,
+        },
+    };
+    let found = Found {
+        same: link.index == state.ifindex,
+        up,
+        down,
+        programs,
+        diverted: filters
+            .iter()
+            .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
+    };
+    Ok(trouble(name, state, &found))
+}
+
 /// What is wrong, in words; the first thing that explains the others.
 fn trouble(name: &str, state: &State, found: &Found) -> Option<String> {
     if !found.same {

@@ -5,7 +5,7 @@
 
 use super::Rate;
 
-/// Three significant digits of `value`, without an exponent: `0.031`, `1.24`, `20.6`, `345`, `1235`.
+/// Three significant digits of `value`, and no more than three behind the point: `0.031`, `1.24`, `20.6`, `345`, `1235`.
 pub fn three_digits(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -13,8 +13,7 @@ pub fn three_digits(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
         s if s < 0.000_5 => 0,
-        s if s < 0.009_995 => 4,
-        s if s < 0.099_95 => 3,
+        s if s < 0.999_5 => 3,
         s if s < 9.995 => 2,
         s if s < 99.95 => 1,
         _ => 0,
@@ -112,7 +111,7 @@ mod tests {
         assert_eq!(
             times,
             [
-                "0 ms", "0.031 ms", "0.26 ms", "9.95 ms", "12.3 ms", "1.23 s"
+                "0 ms", "0.031 ms", "0.260 ms", "9.95 ms", "12.3 ms", "1.23 s"
             ]
         );
         let ages = [0.4, 119.0, 120.0, 7200.0, 86_400.0 * 3.0].map(age);

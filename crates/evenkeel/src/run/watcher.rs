@@ -176,7 +176,7 @@ fn kind(event: &Event) -> Kind {
         Event::CrossTraffic(_) => Kind::CrossTraffic,
         Event::Gone => Kind::Gone,
         Event::Back => Kind::Back,
-        Event::Warning(_) => Kind::Warning,
+        Event::Warning(_) | Event::Damaged(_) => Kind::Warning,
         Event::Reflector(_)
         | Event::Reserve(_)
         | Event::Doubted { .. }

@@ -342,13 +342,13 @@ fn table(device: &str, rows: &[Row]) -> String {
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), rounded::three_digits);
     let rate = |kbit| match kbit {
         0 => "–".to_owned(),
-        kbit => rounded::rate(Rate::from_kbit(kbit)),
+        kbit => rounded::three_digits(kbit as f64 / 1e3),
     };
     let mut shown = Table::new(&[
         words(""),
         words("local"),
         words("remote"),
-        figures("down"),
+        figures("Mbit/s down"),
         figures("up"),
         figures("RTT ms"),
         figures("least"),
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(of, [("192.0.2.1:2", 1000), ("192.0.2.1:1", 8)]);
         assert_eq!(found[0].why, "video tcp port 443");
         let text = table("wan", &found);
-        assert!(text.contains("1.00 Mbit/s"), "{text}");
+        assert!(text.contains("  1.00  "), "{text}");
         assert_eq!(
             rows(&before, &now, second, &[], &HashMap::new(), true).len(),
             3

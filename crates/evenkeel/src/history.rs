@@ -43,6 +43,8 @@ pub(crate) struct History {
 const DAY: u64 = 86_400;
 /// Around a moment so much is drawn on each side, s.
 const AROUND: u64 = 1800;
+/// No less than this is drawn, s.
+const SHORTEST: u64 = 3600;
 /// Points of a span for programs.
 pub(crate) const POINTS: usize = 2000;
 /// Rows of what happened.
@@ -142,8 +144,13 @@ fn shown(read: &Read) -> String {
     }
     if !minutes.is_empty() {
         let width = terminal_size::terminal_size().map_or(WIDTH, |(w, _)| usize::from(w.0));
-        let long = read.to - read.from > DAY;
-        text += &picture::draw(minutes, (read.from, read.to), width, &|t| words(t, long));
+        // A history that has just begun is not drawn at the edge of an empty day.
+        let begins = minutes
+            .first()
+            .map_or(read.from, evenkeel_history::Minute::begins);
+        let from = begins.min(read.to.saturating_sub(SHORTEST)).max(read.from);
+        let long = read.to - from > DAY;
+        text += &picture::draw(minutes, (from, read.to), width, &|t| words(t, long));
     }
     let more = read.happenings.len().saturating_sub(ROWS);
     if more > 0 {

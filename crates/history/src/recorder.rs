@@ -92,7 +92,8 @@ impl Open {
             seconds: seconds.round().min(60.0) as u8,
             down: self.down.way(),
             up: self.up.way(),
-            base_cms: hundredths(self.base_ms),
+            // Nought would mean that it is not known.
+            base_cms: hundredths(self.base_ms).max(u16::from(self.base_ms > 0.0)),
             felt_cms: hundredths(if seconds > 0.0 {
                 self.felt / seconds
             } else {

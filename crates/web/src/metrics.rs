@@ -4,6 +4,7 @@
 //! types follow Prometheus' conventions (base units: seconds and bytes; totals end with `_total`); what is not known
 //! is absent. Non-goals: history (Prometheus keeps it), single flows and hosts.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 
@@ -15,8 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
-/// The kind of text.
-pub(crate) const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The kind of text: Prometheus' own, which every version and `promtool` read.
+pub(crate) const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfLine {
@@ -68,11 +69,34 @@ pub(crate) fn text(status: Option<&Value>) -> String {
     let mut registry = Registry::with_prefix("evenkeel");
     families.register(&mut registry);
     let mut text = String::new();
-    if encode(&mut text, &registry).is_err() {
-        // Writing to a string fails for want of memory alone.
-        let _ = writeln!(text, "# EOF");
+    // Writing to a string fails for want of memory alone.
+    let _ = encode(&mut text, &registry);
+    classic(&text)
+}
+
+/// OpenMetrics' text as Prometheus' older one: there a counter's family has its whole name, and units have no line.
+fn classic(text: &str) -> String {
+    let counters: BTreeSet<&str> = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut out = String::with_capacity(text.len());
+    for line in text
+        .lines()
+        .filter(|l| !l.starts_with("# UNIT ") && *l != "# EOF")
+    {
+        let described = line.strip_prefix("# ").and_then(|l| l.split_once(' '));
+        let family = described.and_then(|(what, rest)| Some((what, rest.split_once(' ')?)));
+        match family {
+            Some((what, (name, rest))) if counters.contains(name) => {
+                let _ = writeln!(out, "# {what} {name}_total {rest}");
+            }
+            _ => {
+                let _ = writeln!(out, "{line}");
+            }
+        }
     }
-    text
+    out
 }
 
 impl Families {
@@ -258,10 +282,13 @@ mod tests {
             "evenkeel_throughput_bytes_per_second{device=\"wan\",direction=\"down\"} 1000.0",
             "evenkeel_sent_bytes_total{device=\"wan\",direction=\"up\"} 7",
             "evenkeel_tier_sent_bytes_total{device=\"wan\",direction=\"down\",tier=\"voice\"} 3",
-            "# EOF",
+            "# TYPE evenkeel_sent_bytes_total counter",
+            "# HELP evenkeel_sent_packets_total Packets sent by the shaper.",
+            "# TYPE evenkeel_daemon_up gauge",
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
         // What is not known is absent.
         assert!(!text.contains("capacity_bytes_per_second{device=\"wan\",direction=\"up\"}"));
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use evenkeel_core::control::DirectionView;
 use evenkeel_core::plan::{Mode, Target};
-use evenkeel_core::units::rounded::{self, age, milliseconds};
+use evenkeel_core::units::rounded::{self, age, milliseconds, wrapped};
 use evenkeel_core::{PerDirection, Rate};
 use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
@@ -158,25 +158,6 @@ impl DirectionModel {
         }
         text + "\n"
     }
-}
-
-/// `text` behind `head`, in lines of at most 100 columns.
-fn wrapped(head: &str, text: &str) -> String {
-    const WIDTH: usize = 100;
-    let indent = head.chars().count();
-    let (mut out, mut line) = (String::new(), head.to_owned());
-    for word in text.split(' ') {
-        let used = line.chars().count();
-        if used > indent && used + 1 + word.chars().count() > WIDTH {
-            out += line.trim_end();
-            out.push('\n');
-            line = " ".repeat(indent);
-        } else if used > indent {
-            line.push(' ');
-        }
-        line += word;
-    }
-    out + line.trim_end() + "\n"
 }
 
 /// Keeps the file while `run` runs.

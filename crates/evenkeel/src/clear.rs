@@ -13,26 +13,28 @@ use crate::ask;
 /// `evenkeel clear`.
 pub(crate) fn clear(args: &Clear) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    // What the daemon follows it lets go of; the rest is ours to take back.
-    if !args.abandoned {
-        let request = Request::Clear {
-            device: args.device.clone(),
-            token: None,
-        };
-        let cleared: Vec<String> = ask::ask(&dir, &request, || Ok(Vec::new()))?;
-        for device in &cleared {
-            print(&words(device, Cleared::AsBefore))?;
-        }
-        if args.device.is_some() && !cleared.is_empty() {
-            return Ok(());
-        }
-    } else {
+    if args.abandoned {
         ask::tidy(&dir);
+    } else if let_go(&dir, args.device.as_deref())? {
+        return Ok(());
     }
     match &args.device {
         Some(device) => print(&words(device, take_back(&dir, device)?)),
         None => clear_recorded(&dir, args.abandoned),
     }
+}
+
+/// What the daemon follows it lets go of; whether that is all that was asked for.
+fn let_go(dir: &StateDir, device: Option<&str>) -> Result<bool, Failure> {
+    let request = Request::Clear {
+        device: device.map(str::to_owned),
+        token: None,
+    };
+    let cleared: Vec<String> = ask::ask(dir, &request, || Ok(Vec::new()))?;
+    for device in &cleared {
+        print(&words(device, Cleared::AsBefore))?;
+    }
+    Ok(device.is_some() && !cleared.is_empty())
 }
 
 /// All devices with a record, or those that nobody looks after any more.

@@ -212,12 +212,8 @@ impl Text<'_> {
         Ok(LineConfig {
             mode: self.one("mode", own.mode.as_ref())?.or(usual.mode),
             framing: self.one("framing", own.framing.as_ref())?.or(usual.framing),
-            min: self
-                .rates("min", own.min.as_ref())?
-                .or_else(|| usual.min.clone()),
-            max: self
-                .rates("max", own.max.as_ref())?
-                .or_else(|| usual.max.clone()),
+            min: self.rates("min", own.min.as_ref())?.or(usual.min),
+            max: self.rates("max", own.max.as_ref())?.or(usual.max),
             targets: if targets.is_empty() {
                 usual.targets.clone()
             } else {

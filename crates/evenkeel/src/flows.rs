@@ -10,7 +10,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use evenkeel_core::Rate;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection, rounded};
@@ -409,6 +408,7 @@ fn group_names() -> HashMap<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_core::Rate;
     use evenkeel_datapath::values::DirectionState;
 
     use super::*;

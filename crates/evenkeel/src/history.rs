@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use evenkeel_autorate::PROFILE_DIR;
+use evenkeel_core::units::rounded::wrapped;
 use evenkeel_history::{Book, Happening, Read, picture};
 use evenkeel_kernel::StateDir;
 use evenkeel_socket::Request;
@@ -166,7 +167,7 @@ fn shown(read: &Read) -> String {
 }
 
 fn happening(h: &Happening) -> String {
-    format!("  {}  {}\n", words(h.at, true), h.text)
+    wrapped(&format!("  {}  ", words(h.at, true)), &h.text)
 }
 
 /// A time as people here say it.

@@ -1,4 +1,4 @@
-//! Something that happened, with its reason in words, in 124 bytes.
+//! Something that happened, with its reason in words, in 252 bytes.
 //!
 //! Principle: words are cut where there is no room, never in the middle of a character. Non-goals: what is a
 //! happening (who records decides).
@@ -21,7 +21,7 @@ pub struct Happening {
 }
 
 /// Bytes of words.
-const WORDS: usize = 106;
+const WORDS: usize = 234;
 
 impl Happening {
     /// Its words are cut to what there is room for.
@@ -48,7 +48,7 @@ impl Happening {
 }
 
 impl Record for Happening {
-    const SIZE: usize = 124;
+    const SIZE: usize = 252;
     const KIND: u32 = 2;
     const SLOTS: u64 = HAPPENINGS;
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn words_are_cut_between_characters() {
-        let long = Happening::new(7, 1_700_000_000, Kind::Queue, &"ü".repeat(80));
+        let long = Happening::new(7, 1_700_000_000, Kind::Queue, &"ü".repeat(200));
         assert!(
             long.text.len() <= WORDS && long.text.ends_with('…'),
             "{}",

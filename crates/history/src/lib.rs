@@ -27,5 +27,5 @@ pub const DAYS: u64 = 60;
 pub const MINUTES_OF_A_DAY: u64 = 1440;
 /// So many minutes are kept.
 pub const MINUTES: u64 = DAYS * MINUTES_OF_A_DAY;
-/// So many happenings are kept: one each ten minutes for 56 days.
-pub const HAPPENINGS: u64 = 8192;
+/// So many happenings are kept: one each twenty minutes for 56 days.
+pub const HAPPENINGS: u64 = 4096;

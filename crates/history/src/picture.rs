@@ -75,7 +75,7 @@ fn columns_of(minutes: &[Minute], (from, to): (u64, u64), columns: usize) -> Vec
     let span = to.saturating_sub(from).max(1);
     let mut parts: Vec<Vec<Minute>> = vec![Vec::new(); columns];
     for m in minutes {
-        let at = m.begins().saturating_sub(from) as u128 * columns as u128 / u128::from(span);
+        let at = u128::from(m.begins().saturating_sub(from)) * columns as u128 / u128::from(span);
         if m.seconds > 0
             && let Some(part) = parts.get_mut(at as usize)
         {

@@ -50,7 +50,7 @@ fn median(mut of: Vec<u32>) -> u32 {
     of.get(of.len() / 2).copied().unwrap_or(0)
 }
 
-fn hour<'a>(minutes: impl Iterator<Item = &'a Minute> + Clone, offset: i64) -> Hour {
+fn hour<'a>(minutes: &(impl Iterator<Item = &'a Minute> + Clone), offset: i64) -> Hour {
     let full =
         |passed: u32, capacity: u32| u64::from(passed) * 100 >= FULL * u64::from(capacity.max(1));
     let of = |pick: fn(&Minute) -> &crate::Way| {
@@ -95,10 +95,9 @@ impl Week {
                 place.push(*m);
             }
         }
-        let hours = by_hour.iter().map(|of| hour(of.iter(), offset)).collect();
+        let hours = by_hour.iter().map(|of| hour(&of.iter(), offset)).collect();
         let day: Vec<Hour> = (0..24)
-            .map(|h| hour(by_hour.iter().skip(h).step_by(24).flatten(), offset))
-            .map(|h| Hour { days: h.days, ..h })
+            .map(|h| hour(&by_hour.iter().skip(h).step_by(24).flatten(), offset))
             .collect();
         let mut week = Week {
             hours,

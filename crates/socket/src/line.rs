@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read as _};
 
 /// Bytes of a request, at most: a hundred rules fit.
 pub const LONGEST_REQUEST: u64 = 16 << 10;
-/// Bytes of an answer, at most: 2000 minutes and 8192 happenings fit.
+/// Bytes of an answer, at most: 2000 minutes and 4096 happenings fit.
 pub const LONGEST_REPLY: u64 = 8 << 20;
 
 /// The next line without its end; `None`: there is no more. One that is longer than `most` is an error.

@@ -118,6 +118,7 @@ impl Reply {
     }
 
     /// It was not.
+    #[allow(clippy::needless_pass_by_value)] // Words are made for this call.
     pub fn refused(code: u8, error: impl ToString) -> Self {
         let error = error.to_string().replace('\n', " ");
         Reply::Refused { error, code }

@@ -61,9 +61,10 @@ impl Rights {
             (_, Request::Check { token }) if !self.is_token(Some(token)) => {
                 denied("this is not the token")
             }
-            (Right::All, _) | (_, Request::Status { .. } | Request::Check { .. }) => None,
+            (Right::All, _)
+            | (_, Request::Status { .. } | Request::Check { .. })
+            | (Right::Pages, Request::Flows { .. } | Request::History { .. }) => None,
             (Right::Status, _) => denied("not permitted: be root, or in the group evenkeel"),
-            (Right::Pages, Request::Flows { .. } | Request::History { .. }) => None,
             (Right::Pages, _) if self.is_token(request.token()) => None,
             (Right::Pages, _) => denied("not permitted without the token"),
         }

@@ -190,7 +190,10 @@ function build() {
   ];
 }
 
+let drawn = live;
+
 function draw(of) {
+  drawn = of;
   charts[0].setData([of.at, of.down, of.up, of.downCap, of.upCap]);
   charts[1].setData([of.at, of.felt, of.base]);
 }
@@ -257,8 +260,9 @@ async function change(path, body) {
 }
 
 build();
-addEventListener("resize", () => { build(); span === "live" ? draw(live) : history(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { build(); span === "live" ? draw(live) : history(); });
+const again = () => { build(); draw(drawn); };
+addEventListener("resize", again);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
 $("device").addEventListener("change", (e) => { device = e.target.value; for (const key of Object.keys(live)) live[key].length = 0; if (last) show(last); history(); });
 for (const b of document.querySelectorAll("[data-span]")) b.addEventListener("click", () => {
   span = b.dataset.span;

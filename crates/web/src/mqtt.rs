@@ -103,24 +103,25 @@ pub(crate) async fn tell(broker: Broker, live: Arc<Live>) {
     let mut looks = live.watch();
     let mut ticks = tokio::time::interval(EACH);
     let mut announced = BTreeSet::new();
-    let mut said = false;
+    let (mut said, mut connected) = (false, false);
     loop {
         tokio::select! {
             event = connection.poll() => match event {
                 Ok(Event::Incoming(Packet::ConnAck(_))) => {
-                    said = false;
+                    (said, connected) = (false, true);
                     announced.clear();
                     let _ = client.try_publish(AVAILABLE, QoS::AtLeastOnce, true, "online");
                 }
                 Ok(_) => {}
                 Err(e) => {
+                    connected = false;
                     if !std::mem::replace(&mut said, true) {
                         eprintln!("evenkeel-web: warning: {}:{}: {e}; it is tried again", broker.host, broker.port);
                     }
                     tokio::time::sleep(AGAIN).await;
                 }
             },
-            _ = ticks.tick() => {
+            _ = ticks.tick(), if connected => {
                 let look = Arc::clone(&looks.borrow_and_update());
                 // What does not fit waits for the next time.
                 let _ = publish(&client, &look, &mut announced);

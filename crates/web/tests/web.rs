@@ -29,8 +29,11 @@ fn answer(request: Request) -> Reply {
     match request {
         Request::Status { .. } => Reply::done(json!([{
             "device": "wan", "health": "working", "backend": "cake", "mode": "ping",
-            "down": {"bytes": 7, "packets": 1, "dropped": 0, "marked": 0, "tiers": []},
+            "down": {"bytes": 7, "packets": 1, "dropped": 0, "marked": 0, "tiers": [{"tier": "voice", "bytes": 1, "dropped": 0}]},
             "up": {"bytes": 7, "packets": 1, "dropped": 0, "marked": 0, "tiers": []},
+            "model": {"base_ms": 9.0,
+                "down": {"capacity": "100mbit", "shaped": "99mbit", "passing_kbit": 1.0, "queue_ms": 1.0, "own_queue_ms": 0.0},
+                "up": {"capacity": "40mbit", "shaped": "39mbit", "passing_kbit": 1.0, "queue_ms": 0.0, "own_queue_ms": 0.0}},
         }])),
         Request::Flows { .. } => Reply::done(json!({"device": "wan", "flows": []})),
         other => Reply::done(json!(format!("{other:?}"))),
@@ -39,6 +42,10 @@ fn answer(request: Request) -> Reply {
 
 impl World {
     fn start(more: &[&str]) -> Self {
+        Self::start_with(more, |command| command)
+    }
+
+    fn start_with(more: &[&str], with: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let path = dir.path().join("control.sock");
@@ -55,7 +62,7 @@ impl World {
             .args(["--listen", "127.0.0.1:0", "--socket"])
             .arg(&path)
             .args(more);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = with(&mut command).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let out = child.stdout.take().unwrap();
         BufReader::new(out).read_line(&mut line).unwrap();
@@ -330,4 +337,148 @@ fn five_hundred_slow_ones_are_let_go() {
     let kb: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(kb < 40_000, "{kb} kB");
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+}
+
+/// Whether a program is there; says so if not.
+fn has(test: &str, program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--help")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if found.is_err() {
+        let _ = writeln!(std::io::stderr(), "SKIP {test}: there is no {program}");
+    }
+    found.is_ok()
+}
+
+/// What Prometheus' own checker says to `input`; empty if nothing is wrong.
+fn promtool(args: &[&str], input: &str) -> String {
+    let mut command = Command::new("promtool");
+    command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(input.as_bytes())
+        .unwrap();
+    let out = child.wait_with_output().unwrap();
+    let said = [out.stdout, out.stderr].concat();
+    if out.status.success() {
+        String::new()
+    } else {
+        String::from_utf8(said).unwrap()
+    }
+}
+
+#[test]
+fn prometheus_takes_the_metrics_and_the_boards_questions() {
+    if !has(
+        "prometheus_takes_the_metrics_and_the_boards_questions",
+        "promtool",
+    ) {
+        return;
+    }
+    let world = World::start(&[]);
+    let answer = world.ask("GET /metrics", "", "");
+    let (_, metrics) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(promtool(&["check", "metrics"], metrics), "", "{metrics}");
+
+    let board = include_str!("../../../packaging/grafana.json");
+    let board: serde_json::Value = serde_json::from_str(board).unwrap();
+    let panels = board["panels"].as_array().unwrap();
+    let asked = panels.iter().flat_map(|p| p["targets"].as_array().unwrap());
+    let asked: Vec<String> = asked
+        .map(|t| {
+            t["expr"]
+                .as_str()
+                .unwrap()
+                .replace("$__rate_interval", "5m")
+        })
+        .collect();
+    assert!(asked.len() > 10);
+    for question in &asked {
+        for word in question.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
+            let known =
+                !word.starts_with("evenkeel_") || metrics.contains(&format!("# TYPE {word} "));
+            assert!(known, "{word} is no metric");
+        }
+    }
+    let rules: Vec<_> = (0..)
+        .zip(&asked)
+        .map(|(n, expr)| json!({"record": format!("board:{n}"), "expr": expr}))
+        .collect();
+    let rules = json!({"groups": [{"name": "board", "rules": rules}]}).to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rules.yml");
+    std::fs::write(&file, rules).unwrap();
+    assert_eq!(
+        promtool(&["check", "rules", file.to_str().unwrap()], ""),
+        ""
+    );
+}
+
+#[test]
+fn home_assistant_hears_of_the_line() {
+    if !has("home_assistant_hears_of_the_line", "mosquitto")
+        || !has("home_assistant_hears_of_the_line", "mosquitto_sub")
+    {
+        return;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("mosquitto.conf");
+    std::fs::write(
+        &config,
+        format!("listener {port} 127.0.0.1\nallow_anonymous true\n"),
+    )
+    .unwrap();
+    let mut broker = Command::new("mosquitto");
+    let mut broker = broker
+        .arg("-c")
+        .arg(&config)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + PATIENCE;
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "the broker does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut listener = Command::new("mosquitto_sub");
+    listener.args(["-p", &port.to_string(), "-v", "-W", "30", "-t", "#"]);
+    let mut listener = listener.stdout(Stdio::piped()).spawn().unwrap();
+    let heard = BufReader::new(listener.stdout.take().unwrap());
+    let world = World::start_with(&[], |command| {
+        command.env("EVENKEEL_MQTT", format!("mqtt://127.0.0.1:{port}"))
+    });
+    let mut missing = vec![
+        "evenkeel/available online",
+        "homeassistant/sensor/evenkeel_wan/latency/config {",
+        "evenkeel/wan/state {",
+    ];
+    for line in heard.lines().map_while(Result::ok) {
+        missing.retain(|m| !line.starts_with(m));
+        if missing.is_empty() {
+            break;
+        }
+    }
+    drop(world);
+    let _ = (
+        listener.kill(),
+        listener.wait(),
+        broker.kill(),
+        broker.wait(),
+    );
+    assert_eq!(missing, [""; 0]);
 }

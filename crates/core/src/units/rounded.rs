@@ -1,4 +1,4 @@
-//! Figures as people read them at a glance: three significant digits and a unit.
+//! Figures and lines as people read them at a glance: three significant digits and a unit, no more than 100 columns.
 //!
 //! Principles: rounding is for eyes only, what programs read stays exact (`Display` of [`Rate`] reads back); a figure
 //! that rounds up to a thousand takes the next unit. Non-goals: tables and colours.
@@ -79,6 +79,25 @@ pub fn age(seconds: f64) -> String {
     }
 }
 
+/// `text` behind `head`, in lines of at most 100 columns.
+pub fn wrapped(head: &str, text: &str) -> String {
+    const WIDTH: usize = 100;
+    let indent = head.chars().count();
+    let (mut out, mut line) = (String::new(), head.to_owned());
+    for word in text.split(' ') {
+        let used = line.chars().count();
+        if used > indent && used + 1 + word.chars().count() > WIDTH {
+            out += line.trim_end();
+            out.push('\n');
+            line = " ".repeat(indent);
+        } else if used > indent {
+            line.push(' ');
+        }
+        line += word;
+    }
+    out + line.trim_end() + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,6 +136,22 @@ mod tests {
         let ages = [0.4, 119.0, 120.0, 7200.0, 86_400.0 * 3.0].map(age);
         assert_eq!(ages, ["0 s", "119 s", "2 min", "2 h", "3 d"]);
         assert_eq!(three_digits(f64::NAN), "–");
+    }
+
+    #[test]
+    fn lines_have_a_hundred_columns() {
+        let text = wrapped("  head  ", &"größer ".repeat(40));
+        assert!(
+            text.lines().count() > 2 && text.lines().all(|l| l.chars().count() <= 100),
+            "{text}"
+        );
+        assert!(
+            text.starts_with("  head  größer größer")
+                && text.lines().nth(1).unwrap().starts_with("        größer")
+        );
+        assert_eq!(wrapped("a ", "b"), "a b\n");
+        // What has no place to break stays whole.
+        assert_eq!(wrapped("a ", &"x".repeat(120)).len(), 123);
     }
 
     proptest! {

@@ -181,8 +181,9 @@ impl Daemon {
         for line in &self.lines {
             line.tell_to_stop(keep);
         }
-        let all = self.lines.drain(..).map(Line::join);
-        all.fold(Ok(()), |first, this| first.and(this))
+        // All of them are waited for, whatever one says.
+        let all: Vec<Outcome> = self.lines.drain(..).map(Line::join).collect();
+        all.into_iter().collect()
     }
 
     /// Lines that have ended by themselves, and those whose time has come again.

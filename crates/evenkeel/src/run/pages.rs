@@ -177,7 +177,7 @@ fn token(file: &Path) -> io::Result<String> {
     }
     let mut bytes = [0; TOKEN];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    let text: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let text = format!("{:032x}", u128::from_be_bytes(bytes));
     if let Some(dir) = file.parent() {
         fs::create_dir_all(dir)?;
     }

@@ -608,6 +608,59 @@ fn it_is_told_and_asked_while_it_runs() {
     });
 }
 
+/// Somebody who is neither root nor of the group may read what is in force, and nothing else.
+#[test]
+fn strangers_may_read_the_status() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    const NOBODY: u32 = 65_534;
+    if !root("strangers_may_read_the_status") {
+        return;
+    }
+    in_namespace(|dir| {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let program = dir.join("evenkeel");
+        common::put_program(Path::new(EVENKEEL), &program);
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        let before = seen();
+        let stranger = |args: &str| {
+            let mut command = Command::new(&program);
+            command
+                .args(args.split_whitespace())
+                .arg("--state-dir")
+                .arg(dir.join("run"));
+            words(command.uid(NOBODY).gid(NOBODY).output().unwrap())
+        };
+        let (code, out, err) = stranger("status");
+        assert_eq!((code, err.as_str()), (0, ""));
+        // Also what only the daemon can see.
+        assert!(out.contains("run: mode ping"), "{out}");
+        let history = format!("history --profile-dir {}", dir.join("lines").display());
+        for args in [
+            "flows",
+            "set --mode bandwidth",
+            "reload",
+            "clear wan",
+            "clear --all",
+            &history,
+        ] {
+            refused(
+                &stranger(args),
+                3,
+                "not permitted: be root, or in the group evenkeel",
+            );
+            assert_eq!(seen(), before, "{args}");
+        }
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        let kept = dir.join("lines/wan.minutes");
+        assert_eq!(
+            std::fs::metadata(kept).unwrap().permissions().mode() & 0o7,
+            0
+        );
+    });
+}
+
 #[test]
 fn what_is_kept_is_taken_over() {
     if !root("what_is_kept_is_taken_over") {

@@ -7,11 +7,10 @@
 use std::io;
 use std::path::Path;
 
-use evenkeel_core::Rate;
-use evenkeel_core::units::rounded::{milliseconds, rate};
+use evenkeel_core::units::rounded::milliseconds;
 use serde::{Deserialize, Serialize};
 
-use crate::minute::ms;
+use crate::minute::{kbit, ms};
 use crate::recorder::files;
 use crate::{DAYS, Happening, Minute, Ring, Week};
 
@@ -177,11 +176,6 @@ fn where_the_delay_was(m: &Minute) -> &'static str {
         Some((longest, words)) if *longest >= LITTLE => words,
         _ => "",
     }
-}
-
-/// As people read it.
-pub(crate) fn kbit(kbit: u32) -> String {
-    rate(Rate::from_kbit(kbit.into()))
 }
 
 /// A span in words.

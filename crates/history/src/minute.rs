@@ -3,6 +3,8 @@
 //! Principles: what a person asks of an evening: how much passed, what the line carried, how late packets were, and
 //! whether anything happened; nought means not known, so a capacity of nought is none. Non-goals: seconds.
 
+use evenkeel_core::Rate;
+use evenkeel_core::units::rounded::rate;
 use serde::{Deserialize, Serialize};
 
 use crate::{MINUTES, Record};
@@ -115,6 +117,11 @@ impl Minute {
 /// Milliseconds of hundredths.
 pub(crate) fn ms(hundredths: u16) -> f64 {
     f64::from(hundredths) / 100.0
+}
+
+/// As people read it.
+pub(crate) fn kbit(kbit: u32) -> String {
+    rate(Rate::from_kbit(kbit.into()))
 }
 
 impl Record for Minute {

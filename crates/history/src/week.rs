@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Minute;
-use crate::book::kbit;
+use crate::minute::kbit;
 
 /// Used nearly to the full from this share of the capacity on, per cent.
 const FULL: u64 = 80;

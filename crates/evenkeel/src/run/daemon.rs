@@ -17,8 +17,8 @@ use evenkeel_terminal::{Failure, asked_to_reload, cancelled_by_signals};
 use super::answers::{Answers, Order};
 use super::line::{Common, Line, Outcome};
 use super::pages::{Pages, PagesConfig};
+use super::settings::{Override, Run, settings};
 use super::watcher::Voice;
-use super::{Override, Run, settings};
 use crate::config::Config;
 use crate::service::Service;
 

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use evenkeel_autorate::{Ended, Order};
 use evenkeel_terminal::{Failure, print};
 
+use super::settings::{Override, Run, settings};
 use super::watcher::{LineWatcher, Pulse, Voice};
-use super::{Override, Run, settings};
 use crate::config::Config;
 use crate::device;
 

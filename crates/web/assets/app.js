@@ -181,7 +181,7 @@ function build() {
     scales: { y: { range: (_, low, high) => [0, Math.max(high || 1, unit === "ms" ? 5 : 0.1) * 1.08] } },
     axes: [axis, { ...axis, size: 52, values: (_, all) => all.map((v) => (v === 0 ? "0" : digits(v))) }],
     legend: { live: true }, cursor: { drag: { x: false, y: false } },
-    series: [{}, ...series.map(([label, ink, more]) => ({ label, stroke: colour(ink), width: 2, value: value(unit), points: { show: false }, ...more }))],
+    series: [{}, ...series.map(([label, ink, more]) => ({ label, stroke: colour(ink), width: 2, value: value(unit), points: { show: (u) => u.data[0].length < 3 }, ...more }))],
   }, series.map(() => []).concat([[]]), box);
   const dash = { dash: [5, 4], width: 1 };
   charts = [
@@ -196,6 +196,9 @@ function draw(of) {
   drawn = of;
   charts[0].setData([of.at, of.down, of.up, of.downCap, of.upCap]);
   charts[1].setData([of.at, of.felt, of.base]);
+  // A span is drawn whole, however little of it is known.
+  const now = Date.now() / 1000, long = span === "live" ? Math.min(SECONDS, Math.max(30, now - (live.at[0] ?? now))) : Number(span);
+  for (const c of charts) c.setScale("x", { min: now - long, max: now });
 }
 
 async function ask(path, options) {

@@ -139,9 +139,12 @@ fn span(at: Option<u64>, days: u64, now: u64) -> (u64, u64) {
 
 fn shown(read: &Read) -> String {
     let minutes = &read.minutes;
-    let mut text = format!("{}\n", ink(Ink::Bold, &read.sentence));
+    let mut text = format!(
+        "{}\n",
+        ink(Ink::Bold, wrapped("", &read.sentence).trim_end())
+    );
     if let Some(week) = read.week.as_ref().filter(|w| !w.sentence.is_empty()) {
-        text += &format!("{}\n", week.sentence);
+        text += &wrapped("", &week.sentence);
     }
     if !minutes.is_empty() {
         let width = terminal_size::terminal_size().map_or(WIDTH, |(w, _)| usize::from(w.0));

@@ -136,7 +136,8 @@ fn chart(bars: &[Option<f64>], line: &[Option<f64>]) -> String {
                 BARS[height.clamp(0, 8) as usize]
             });
         }
-        let _ = writeln!(text, "{label:>MARGIN$} {}", drawn.trim_end());
+        let line = format!("{label:>MARGIN$} {drawn}");
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
 }

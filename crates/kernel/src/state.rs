@@ -102,19 +102,37 @@ impl Drop for Lock {
     }
 }
 
+/// What names end with in the namespace that is `here`, by its number. Who has no rights does not learn which the
+/// `first` one is: then what lies there tells.
+fn suffix(dir: &Path, here: Option<u64>, first: Option<u64>) -> String {
+    let Some(here) = here.filter(|h| first != Some(*h)) else {
+        return String::new();
+    };
+    let suffix = format!("@{here}");
+    let has_some = || {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names = entries.filter_map(|e| e.file_name().into_string().ok());
+        let with = format!("{suffix}.");
+        names.any(|n| n.contains(&with))
+    };
+    if first.is_some() || has_some() {
+        suffix
+    } else {
+        String::new()
+    }
+}
+
 impl StateDir {
     /// Records under `dir` for the calling thread's network namespace.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let inode = |path: &str| fs::metadata(path).map(|m| m.ino()).ok();
-        let here = inode("/proc/thread-self/ns/net");
-        let suffix = match here {
-            Some(ino) if inode("/proc/1/ns/net") != Some(ino) => format!("@{ino}"),
-            _ => String::new(),
-        };
-        StateDir {
-            dir: dir.into(),
-            suffix,
-        }
+        let dir = dir.into();
+        let suffix = suffix(
+            &dir,
+            inode("/proc/thread-self/ns/net"),
+            inode("/proc/1/ns/net"),
+        );
+        StateDir { dir, suffix }
     }
 
     fn path(&self, device: &str, ending: &str) -> PathBuf {
@@ -309,4 +327,24 @@ pub fn boot_id() -> String {
     fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))
         .map(|s| s.trim().to_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_rights_finds_the_records_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |here, first| suffix(dir.path(), here, first);
+        assert_eq!(of(Some(7), Some(7)), "");
+        assert_eq!(of(Some(7), Some(1)), "@7");
+        assert_eq!(of(None, None), "");
+        // Nothing of this namespace's is there.
+        fs::write(dir.path().join("control.sock"), "").unwrap();
+        fs::write(dir.path().join("wan@77.json"), "").unwrap();
+        assert_eq!(of(Some(7), None), "");
+        fs::write(dir.path().join("control@7.sock"), "").unwrap();
+        assert_eq!(of(Some(7), None), "@7");
+    }
 }

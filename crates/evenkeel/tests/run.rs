@@ -573,7 +573,7 @@ fn it_is_told_and_asked_while_it_runs() {
         let said = well("set wan --mode ping --rule voice");
         assert_eq!(
             said,
-            "wan: mode ping and 1 rules of your own, until the next reload\n"
+            "wan: mode ping and one rule of your own, until the next reload\n"
         );
         until("the mode that was told", || mode("ping"));
         refused(

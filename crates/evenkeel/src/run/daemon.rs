@@ -350,7 +350,10 @@ impl Daemon {
             self.start(named, told)?;
         }
         let mode = mode.map(|m| format!("mode {m}"));
-        let rules = rules.map(|r| format!("{} rules of your own", r.len()));
+        let rules = rules.map(|r| match r.len() {
+            1 => "one rule of your own".to_owned(),
+            n => format!("{n} rules of your own"),
+        });
         let what: Vec<String> = mode.into_iter().chain(rules).collect();
         let where_ = device.map_or(String::new(), |d| format!("{d}: "));
         Ok(format!(

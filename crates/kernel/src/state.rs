@@ -103,8 +103,8 @@ impl Drop for Lock {
 }
 
 /// What names end with in the namespace that is `here`, by its number. Who has no rights does not learn which the
-/// `first` one is: then what lies there tells.
-fn suffix(dir: &Path, here: Option<u64>, first: Option<u64>) -> String {
+/// `first` one is: what lies there tells him. Root that does not learn it is in a container, and is on the safe side.
+fn suffix(dir: &Path, here: Option<u64>, first: Option<u64>, is_root: bool) -> String {
     let Some(here) = here.filter(|h| first != Some(*h)) else {
         return String::new();
     };
@@ -115,7 +115,7 @@ fn suffix(dir: &Path, here: Option<u64>, first: Option<u64>) -> String {
         let with = format!("{suffix}.");
         names.any(|n| n.contains(&with))
     };
-    if first.is_some() || has_some() {
+    if first.is_some() || is_root || has_some() {
         suffix
     } else {
         String::new()
@@ -127,10 +127,12 @@ impl StateDir {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let inode = |path: &str| fs::metadata(path).map(|m| m.ino()).ok();
         let dir = dir.into();
+        let is_root = fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0);
         let suffix = suffix(
             &dir,
             inode("/proc/thread-self/ns/net"),
             inode("/proc/1/ns/net"),
+            is_root,
         );
         StateDir { dir, suffix }
     }
@@ -336,10 +338,11 @@ mod tests {
     #[test]
     fn who_has_no_rights_finds_the_records_as_well() {
         let dir = tempfile::tempdir().unwrap();
-        let of = |here, first| suffix(dir.path(), here, first);
+        let of = |here, first| suffix(dir.path(), here, first, false);
         assert_eq!(of(Some(7), Some(7)), "");
         assert_eq!(of(Some(7), Some(1)), "@7");
         assert_eq!(of(None, None), "");
+        assert_eq!(suffix(dir.path(), Some(7), None, true), "@7");
         // Nothing of this namespace's is there.
         fs::write(dir.path().join("control.sock"), "").unwrap();
         fs::write(dir.path().join("wan@77.json"), "").unwrap();

@@ -35,6 +35,9 @@ const NAP: Duration = Duration::from_millis(200);
 /// From one look at the model to the next; windows' leases are renewed as often.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// From one look whether everything that was set up is still there to the next.
+const EXAMINE: Duration = Duration::from_secs(2);
+
 /// What a search found.
 enum Sought {
     /// What answers first, if anything does.
@@ -58,6 +61,8 @@ pub struct Daemon {
     /// The latest search found nothing that answers.
     silent: bool,
     no_signal: bool,
+    /// When it was seen last that everything is still there.
+    examined: Duration,
 }
 
 impl Daemon {
@@ -90,6 +95,7 @@ impl Daemon {
             sought: Duration::ZERO,
             silent: false,
             no_signal: false,
+            examined: clock::monotonic(),
         })
     }
 
@@ -100,6 +106,7 @@ impl Daemon {
             view: self.controller.view(clock::monotonic()),
             down,
             up,
+            own_queue: PerDirection::default(),
         }
     }
 
@@ -183,15 +190,40 @@ impl Daemon {
         self.live.has_gone()
     }
 
+    /// What somebody has taken away of what was set up, in words; `None`: nothing.
+    pub fn damage(&mut self) -> Option<String> {
+        // What cannot be asked fails elsewhere, with more to say.
+        self.live.damage().ok().flatten()
+    }
+
     /// Takes everything back.
     pub fn stop(self) -> Result<(), Error> {
         Ok(self.live.stop()?)
     }
 
+    /// Leaves the device shaped at what its line carries.
+    pub fn leave(self) -> Result<(), Error> {
+        Ok(self.live.leave()?)
+    }
+
     /// What has to be done at each look.
     fn tend(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         self.live.tend(clock::monotonic())?;
-        observer.snapshot(&self.snapshot());
+        let now = clock::monotonic();
+        if now.saturating_sub(self.examined) >= EXAMINE {
+            self.examined = now;
+            if let Some(what) = self.live.damage()? {
+                return Err(Error::Damaged {
+                    device: self.device.clone(),
+                    what,
+                });
+            }
+        }
+        let own_queue = self.live.own_queue()?;
+        observer.snapshot(&Snapshot {
+            own_queue,
+            ..self.snapshot()
+        });
         Ok(())
     }
 

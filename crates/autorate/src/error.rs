@@ -15,6 +15,14 @@ pub enum Error {
     /// Probes cannot be sent or heard.
     #[error(transparent)]
     Probes(#[from] evenkeel_sys::Error),
+    /// Somebody has taken away what was set up.
+    #[error("{device}: {what}; somebody removes it again and again")]
+    Damaged {
+        /// Which device.
+        device: String,
+        /// What is missing, in words.
+        what: String,
+    },
     /// The file with the model of a line cannot be used.
     #[error("read {}: {why}; delete it, it is only a view", path.display())]
     Model {
@@ -29,7 +37,7 @@ impl Exits for Error {
     fn exit(&self) -> Exit {
         match self {
             Error::Kernel(e) => e.exit(),
-            Error::Probes(_) | Error::Model { .. } => Exit::Failed,
+            Error::Probes(_) | Error::Damaged { .. } | Error::Model { .. } => Exit::Failed,
         }
     }
 }

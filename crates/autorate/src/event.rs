@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use evenkeel_core::control::{Notice, Reason, View};
 use evenkeel_core::plan::Target;
+use evenkeel_core::units::rounded;
 use evenkeel_core::{PerDirection, Rate};
 
 use crate::cross_traffic::News;
@@ -83,6 +84,8 @@ pub enum Event {
     Noticed(Notice),
     /// Load on the line that is not ours.
     CrossTraffic(News),
+    /// Somebody has taken away what was set up, this of it; it is set up again.
+    Damaged(String),
     /// The device has gone.
     Gone,
     /// The device is there again.
@@ -99,6 +102,8 @@ pub struct Snapshot {
     pub down: Option<Rate>,
     /// From us.
     pub up: Option<Rate>,
+    /// How long what waits in our own queues takes.
+    pub own_queue: PerDirection<Duration>,
 }
 
 /// Who is told.
@@ -180,6 +185,7 @@ impl fmt::Display for Event {
                 write!(f, "down {down}, up {up}: {why}")
             }
             Event::Noticed(n) => n.fmt(f),
+            Event::Damaged(what) => write!(f, "{what}: it is set up again"),
             Event::Gone => f.write_str("the device has gone: waiting for it"),
             Event::Back => f.write_str("the device is there again"),
             Event::CrossTraffic(news) => news.fmt(f),
@@ -197,13 +203,13 @@ fn doubted(
     match why {
         Doubt::BeforeBottleneck(s) => write!(
             f,
-            "{address} does not see the queue that connections see ({:.0} ms): it is before the bottleneck; ",
-            s * 1e3
+            "{address} does not see the queue that connections see ({}): it is before the bottleneck; ",
+            rounded::milliseconds(s * 1e3)
         ),
         Doubt::SlowToAnswer(s) => write!(
             f,
-            "{address} takes {:.0} ms longer while connections do not: it is slow to answer; ",
-            s * 1e3
+            "{address} takes {} longer while connections do not: it is slow to answer; ",
+            rounded::milliseconds(s * 1e3)
         ),
     }?;
     match next {
@@ -217,13 +223,12 @@ fn target(t: Option<Target>) -> String {
         None => "open".to_owned(),
         Some(t) if t.permille < 1000 => {
             let now = t.capacity.permille(t.permille.into());
-            format!("{} for now (line {})", megabits(now), megabits(t.capacity))
+            format!(
+                "{} for now (line {})",
+                rounded::rate(now),
+                rounded::rate(t.capacity)
+            )
         }
-        Some(t) => megabits(t.capacity),
+        Some(t) => rounded::rate(t.capacity),
     }
-}
-
-/// A rate as people read it here.
-pub(crate) fn megabits(rate: Rate) -> String {
-    format!("{:.2} Mbit/s", rate.bps() as f64 / 1e6)
 }

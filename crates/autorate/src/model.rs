@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use evenkeel_core::control::DirectionView;
 use evenkeel_core::plan::{Mode, Target};
+use evenkeel_core::units::rounded::{self, age, milliseconds, wrapped};
 use evenkeel_core::{PerDirection, Rate};
 use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cross_traffic::{CrossTraffic, News};
 use crate::error::Error;
-use crate::event::{Event, Snapshot, megabits};
+use crate::event::{Event, Snapshot};
 use crate::learned::Learned;
 use crate::price::{Days, Price, date};
 use crate::profile::Profile;
@@ -64,7 +65,7 @@ pub struct Model {
 
 /// What is known of one direction, what is done there, and its price.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-struct DirectionModel {
+pub struct DirectionModel {
     /// What the line carries; absent until that is known.
     capacity: Option<Rate>,
     /// How old the evidence is.
@@ -73,6 +74,9 @@ struct DirectionModel {
     passing_kbit: f64,
     /// Queue at the bottleneck now.
     queue_ms: f64,
+    /// Queue in our own shaper now.
+    #[serde(default)]
+    own_queue_ms: f64,
     /// Longest one that was seen while nothing was shaped.
     unshaped_queue_ms: f64,
     /// What was decided; absent while it is not shaped.
@@ -123,6 +127,36 @@ impl DirectionModel {
         };
         self.price.add(&price);
         price
+    }
+}
+
+impl DirectionModel {
+    /// For people.
+    fn show(&self, name: &str) -> String {
+        let carries = self.capacity.map_or("line not known yet".into(), |c| {
+            format!("line {} (seen {} ago)", rounded::rate(c), age(self.age_s))
+        });
+        let shaped = self.shaped.map_or("not shaped".into(), |r| {
+            format!("shaped to {}", rounded::rate(r))
+        });
+        let passing = rounded::rate(Rate::from_bps((self.passing_kbit * 1e3).round() as u64));
+        let queue = milliseconds(self.queue_ms);
+        let mut text =
+            format!("    {name:<9} {carries}, {shaped}, {passing} pass, queue {queue}\n");
+        let Some(headroom) = self.headroom_kbit else {
+            return text;
+        };
+        let free = rounded::rate(Rate::from_bps((headroom * 1e3).round() as u64));
+        let _ = write!(text, "              {free} of it stay free");
+        if self.price.full_s > 0.0 {
+            let _ = write!(
+                text,
+                ": {} so far while it was full, and {} of queue were won",
+                rounded::bytes(self.price.headroom_bytes),
+                milliseconds(self.price.latency_won_ms)
+            );
+        }
+        text + "\n"
     }
 }
 
@@ -182,8 +216,8 @@ impl Keeper {
         news
     }
 
-    /// Remembers what was told.
-    pub(crate) fn tell(&mut self, event: &Event, now: Duration) {
+    /// Remembers what was told, if it is `news`.
+    pub(crate) fn tell(&mut self, event: &Event, news: bool, now: Duration) {
         match event {
             Event::Reflector(probed) => self.model.reflector = Some(probed.address),
             Event::Doubted { next, .. } => self.model.reflector = next.map(|n| n.address),
@@ -191,17 +225,18 @@ impl Keeper {
             Event::Shaped { targets, .. } => {
                 self.model.down.target = targets.down;
                 self.model.up.target = targets.up;
-                if event.is_passing() {
-                    return;
-                }
             }
             Event::Gone => self.model.gone_since_s = Some(now.as_secs_f64()),
             Event::Back => self.model.gone_since_s = None,
             Event::Noticed(_)
+            | Event::Damaged(_)
             | Event::CrossTraffic(_)
             | Event::Limited { .. }
             | Event::Stamps { .. } => {}
             Event::Warning(_) | Event::Reserve(_) => return,
+        }
+        if !news {
+            return;
         }
         if self.model.changes.len() == CHANGES {
             self.model.changes.pop_front();
@@ -224,6 +259,9 @@ impl Keeper {
         self.looked = now;
         self.model.base_ms = look.view.base_ms;
         self.model.rise_ms = look.view.rise_ms;
+        let own = look.own_queue.map(|q| q.as_secs_f64() * 1e3);
+        self.model.down.own_queue_ms = own.down;
+        self.model.up.own_queue_ms = own.up;
         let down = self.model.down.look(&look.view.down, look.down, span);
         let up = self.model.up.look(&look.view.up, look.up, span);
         self.learned.down.look(&look.view.down, span);
@@ -273,67 +311,49 @@ impl Model {
         (0.0..=FRESH).contains(&age)
     }
 
+    /// What is probed.
+    fn show_probing(&self) -> String {
+        let reflector = self
+            .reflector
+            .map_or("nothing that answers".into(), |n| n.to_string());
+        let base = self.base_ms.map_or("not known".into(), milliseconds);
+        format!(
+            "  run: mode {}, probing {reflector}, base {base}, a queue from {} on\n",
+            self.mode,
+            milliseconds(self.rise_ms)
+        )
+    }
+
     /// For people.
     pub fn show(&self, device: &str) -> String {
         let now = clock::monotonic().as_secs_f64();
         if let Some(since) = self.gone_since_s.filter(|_| self.is_fresh()) {
             return format!(
-                "{device}: there is no such device for {:.0} s; `evenkeel run` waits for it\n",
-                now - since
+                "{device}: there is no such device for {}; `evenkeel run` waits for it\n",
+                age(now - since)
             );
         }
         if !self.is_fresh() {
             return format!(
-                "  `evenkeel run` is gone: rates stay as they are; `evenkeel run {device}` goes on, \
-                 `evenkeel clear {device}` takes them back\n"
+                "  `evenkeel run` is gone: rates stay as they are\n  \
+                 `evenkeel run {device}` goes on, `evenkeel clear {device}` takes them back\n"
             );
         }
-        let reflector = self
-            .reflector
-            .map_or("nothing that answers".into(), |n| n.to_string());
-        let base = self
-            .base_ms
-            .map_or("not known".into(), |b| format!("{b:.1} ms"));
-        let mut text = format!(
-            "  run: mode {}, probing {reflector}, base {base}, a queue from {:.1} ms on\n",
-            self.mode, self.rise_ms
-        );
-        for (name, way) in [("down", &self.down), ("up", &self.up)] {
-            let carries = way.capacity.map_or("not known yet".into(), |c| {
-                format!("{} (seen {:.0} s ago)", megabits(c), way.age_s)
-            });
-            let _ = writeln!(
-                text,
-                "    {name:<5} line {carries}, shaped {}, passing {:.2} Mbit/s, queue {:.1} ms",
-                way.shaped.map_or("not".into(), megabits),
-                way.passing_kbit / 1e3,
-                way.queue_ms
-            );
-            if let Some(headroom) = way.headroom_kbit {
-                let price = &way.price;
-                let won = if price.full_s > 0.0 {
-                    format!(", and {:.1} ms of queue were won", price.latency_won_ms)
-                } else {
-                    String::new()
-                };
-                let _ = writeln!(
-                    text,
-                    "          {:.2} Mbit/s of it stay free: {:.1} MB so far while it was full{won}",
-                    headroom / 1e3,
-                    price.headroom_bytes / 1e6,
-                );
-            }
+        let mut text = self.show_probing();
+        for (name, way) in [("download", &self.down), ("upload", &self.up)] {
+            text += &way.show(name);
         }
         if let Some(since) = self.cross_traffic_since_s {
             let _ = writeln!(
                 text,
-                "    somebody else loads the line, for {:.0} s: the queue is not ours",
-                now - since
+                "    somebody else loads the line, for {}: the queue is not ours",
+                age(now - since)
             );
         }
         text += &self.days.show(&date(clock::realtime()));
         for c in &self.changes {
-            let _ = writeln!(text, "    {:>6.0} s ago  {}", now - c.at_s, c.text);
+            let ago = format!("{} ago", age(now - c.at_s));
+            text += &wrapped(&format!("    {ago:>11}  "), &c.text);
         }
         text
     }

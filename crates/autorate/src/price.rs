@@ -6,6 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use evenkeel_core::units::rounded;
 use serde::{Deserialize, Serialize};
 
 /// Days that are kept.
@@ -104,16 +105,18 @@ impl Day {
         let way = |name: &str, price: &Price| {
             (price.full_s > 0.0).then(|| {
                 format!(
-                    "{name} gave up {:.1} MB for {:.1} ms less of queue in {:.0} s of full use",
-                    price.headroom_bytes / 1e6,
-                    price.latency_won_ms,
-                    price.full_s
+                    "{name} gave up {} for {} less of queue in {} of full use",
+                    rounded::bytes(price.headroom_bytes),
+                    rounded::milliseconds(price.latency_won_ms),
+                    rounded::age(price.full_s)
                 )
             })
         };
         let both = [way("download", &self.down), way("upload", &self.up)];
         let both: Vec<String> = both.into_iter().flatten().collect();
-        format!("    {when}: {}\n", both.join(", "))
+        // A line for each direction: both do not fit a terminal's.
+        let indent = format!("\n    {:width$}  ", "", width = when.len());
+        format!("    {when}: {}\n", both.join(&indent))
     }
 }
 
@@ -146,10 +149,11 @@ mod tests {
         assert_eq!(days.0[6].down, price(2e6, 40.0, 60.0));
         assert_eq!(
             days.show("2025-12-30"),
-            "    today so far: download gave up 2.0 MB for 60.0 ms less of queue in 40 s of full \
-             use, upload gave up 0.5 MB for 7.0 ms less of queue in 1 s of full use\n    the last \
-             7 days of use: download gave up 14.0 MB for 60.0 ms less of queue in 280 s of full \
-             use, upload gave up 3.5 MB for 7.0 ms less of queue in 7 s of full use\n"
+            "    today so far: download gave up 2.00 MB for 60.0 ms less of queue in 40 s of full \
+             use\n                  upload gave up 500 kB for 7.00 ms less of queue in 1 s of full \
+             use\n    the last 7 days of use: download gave up 14.0 MB for 60.0 ms less of queue in \
+             5 min of full use\n                            upload gave up 3.50 MB for 7.00 ms less of \
+             queue in 7 s of full use\n"
         );
         let json = serde_json::to_string(&days).unwrap();
         assert_eq!(serde_json::from_str::<Days>(&json).unwrap(), days);

@@ -4,12 +4,14 @@
 //! since PPPoE's does so each night; at the end everything is as it was before. Non-goals: the
 //! loop while the device is there (`daemon`), printing.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::control::Bounds;
-use evenkeel_core::{Line, PerDirection};
+use evenkeel_core::{Line, PerDirection, Rate};
 use evenkeel_kernel::{Request, Session, StateDir};
 use evenkeel_sys::clock;
 
@@ -17,8 +19,9 @@ use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
 use crate::model::Keeper;
-use crate::profile::{Profile, Store};
+use crate::profile::Store;
 use crate::reflector::Host;
+use crate::said::Said;
 
 /// A device that has gone is looked for this often.
 const AWAIT: Duration = Duration::from_millis(500);
@@ -42,21 +45,46 @@ pub struct Settings {
     pub state: StateDir,
 }
 
+/// When to stop, and how; another thread says so.
+#[derive(Debug, Clone, Default)]
+pub struct Order {
+    /// To stop.
+    pub stop: Arc<AtomicBool>,
+    /// What is in force stays then, for a next start or without one.
+    pub keep: Arc<AtomicBool>,
+}
+
+/// Who is told of it.
+pub trait Watcher {
+    /// Something happened; `news`: a person has not been told the same of late.
+    fn event(&mut self, event: &Event, news: bool);
+    /// It is time for a look, twice a second.
+    fn snapshot(&mut self, snapshot: &Snapshot);
+    /// The device is waited for, still.
+    fn waits(&mut self) {}
+}
+
+/// Who wants to hear what happens and nothing else.
+impl<F: FnMut(&Event)> Watcher for F {
+    fn event(&mut self, event: &Event, _: bool) {
+        self(event);
+    }
+    fn snapshot(&mut self, _: &Snapshot) {}
+}
+
 /// How it ended well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The device is as it was before.
     AsBefore,
+    /// The device stays shaped at what its line carries.
+    Kept,
     /// There is no such device any more; nothing is left.
     Gone,
 }
 
-/// Follows the line until `cancel`; `tell` gets what people may want to know.
-pub fn run(
-    settings: Settings,
-    cancel: &AtomicBool,
-    tell: &mut dyn FnMut(&Event),
-) -> Result<Ended, Error> {
+/// Follows the line until `order` says to stop; `watcher` gets what people may want to know.
+pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Result<Ended, Error> {
     let Settings {
         request,
         mut bounds,
@@ -67,20 +95,23 @@ pub fn run(
     let begun = clock::monotonic();
     let (store, known) = Store::open(&settings.profile_dir, &request.device, begun);
     let known = known.unwrap_or_else(|why| {
-        tell(&Event::Warning(why));
+        watcher.event(&Event::Warning(why), true);
         None
     });
     if let Some(profile) = known.as_ref().filter(|_| settings.use_profile) {
-        guess(&mut bounds, profile);
+        guess(&mut bounds, profile.up, profile.down);
     }
+    adopt(&mut bounds, &dir, &request.device);
     let mut books = Books {
         device: &request.device,
         dir: &dir,
         keeper: Keeper::new(request.mode, known.as_ref(), begun),
         store,
         failed: false,
-        tell,
+        said: Said::default(),
+        watcher,
     };
+    let mut repairs = Repairs::default();
     loop {
         let request = Request {
             down: bounds.down.guess.unwrap_or(Line::OPEN),
@@ -88,30 +119,74 @@ pub fn run(
             ..request.clone()
         };
         let mut daemon = Daemon::start(&dir, &request, bounds, targets.clone(), &mut books)?;
-        let followed = daemon.follow(cancel, &mut books);
+        let followed = daemon.follow(&order.stop, &mut books);
         let last = daemon.snapshot();
         let gone = followed.is_err() && daemon.has_gone();
-        let stopped = daemon.stop();
+        let damage = (followed.is_err() && !gone)
+            .then(|| daemon.damage())
+            .flatten();
+        let keep = followed.is_ok() && order.keep.load(Ordering::Relaxed);
+        let stopped = if keep { daemon.leave() } else { daemon.stop() };
         books.close(&last);
+        for (b, way) in bounds.iter_mut().zip([last.view.up, last.view.down]) {
+            b.guess = way.capacity.or(b.guess);
+        }
+        if let Some(what) = damage
+            && repairs.may_again(clock::monotonic())
+        {
+            books.event(Event::Damaged(what));
+            continue;
+        }
         if !gone {
             followed.and(stopped)?;
-            return Ok(Ended::AsBefore);
+            return Ok(if keep { Ended::Kept } else { Ended::AsBefore });
         }
         books.event(Event::Gone);
-        if !books.is_back(cancel)? {
+        if !books.is_back(&order.stop)? {
             dir.remove(&request.device)?;
             return Ok(Ended::Gone);
         }
         books.event(Event::Back);
-        for (b, way) in bounds.iter_mut().zip([last.view.up, last.view.down]) {
-            b.guess = way.capacity.or(b.guess);
-        }
     }
 }
 
+/// How often what somebody took away was set up again.
+#[derive(Default)]
+struct Repairs(VecDeque<Duration>);
+
+impl Repairs {
+    /// So often in [`Repairs::SPAN`]: whoever removes it more often means it.
+    const MOST: usize = 5;
+    const SPAN: Duration = Duration::from_secs(60);
+
+    fn may_again(&mut self, now: Duration) -> bool {
+        self.0.retain(|at| now.saturating_sub(*at) < Self::SPAN);
+        self.0.push_back(now);
+        self.0.len() <= Self::MOST
+    }
+}
+
+/// What was left in force by one before us is the first guess where there is no better one: nothing is let go of.
+fn adopt(bounds: &mut PerDirection<Bounds>, dir: &StateDir, device: &str) {
+    // One that cannot be read is found again, and said, when the device is shaped.
+    let Ok(Some(state)) = dir.load(device) else {
+        return;
+    };
+    let known = |rate| Some(rate).filter(|r| *r != Line::OPEN);
+    let [up, down] = [state.up, state.down].map(known);
+    guess(
+        bounds,
+        up.filter(|_| bounds.up.guess.is_none()),
+        down.filter(|_| bounds.down.guess.is_none()),
+    );
+}
+
 /// What was learned before is the first guess, within the bounds.
-fn guess(bounds: &mut PerDirection<Bounds>, profile: &Profile) {
-    for (b, learned) in bounds.iter_mut().zip([profile.up, profile.down]) {
+fn guess(bounds: &mut PerDirection<Bounds>, up: Option<Rate>, down: Option<Rate>) {
+    for (b, learned) in bounds.iter_mut().zip([up, down]) {
+        if learned.is_none() {
+            continue;
+        }
         b.guess = learned.map(|r| b.most.map_or(r, |most| r.min(most)));
         b.guess = b.guess.map(|r| b.least.map_or(r, |least| r.max(least)));
     }
@@ -125,29 +200,30 @@ struct Books<'a> {
     store: Store,
     /// Something could not be written, which was told.
     failed: bool,
-    tell: &'a mut dyn FnMut(&Event),
+    said: Said,
+    watcher: &'a mut dyn Watcher,
 }
 
 impl Observer for Books<'_> {
     fn event(&mut self, event: Event) {
-        self.keeper.tell(&event, clock::monotonic());
-        (self.tell)(&event);
+        let news = self.said.is_news(&event);
+        self.keeper.tell(&event, news, clock::monotonic());
+        self.watcher.event(&event, news);
     }
 
     fn snapshot(&mut self, snapshot: &Snapshot) {
         let now = clock::monotonic();
         if let Some(news) = self.keeper.cross_traffic(snapshot, now) {
-            let event = Event::CrossTraffic(news);
-            self.keeper.tell(&event, now);
-            (self.tell)(&event);
+            self.event(Event::CrossTraffic(news));
         }
+        self.watcher.snapshot(snapshot);
         let shown = self.keeper.look(snapshot, now, self.dir, self.device);
         let profile = self.keeper.profile(snapshot);
         let kept = self.store.keep(profile, now, false);
         if let Err(why) = shown.map_err(|e| e.to_string()).and(kept)
             && !std::mem::replace(&mut self.failed, true)
         {
-            (self.tell)(&Event::Warning(why));
+            self.watcher.event(&Event::Warning(why), true);
         }
     }
 }
@@ -157,7 +233,7 @@ impl Books<'_> {
     fn close(&mut self, last: &Snapshot) {
         let profile = self.keeper.profile(last);
         if let Err(why) = self.store.keep(profile, clock::monotonic(), true) {
-            (self.tell)(&Event::Warning(why));
+            self.watcher.event(&Event::Warning(why), true);
         }
     }
 
@@ -172,6 +248,7 @@ impl Books<'_> {
             {
                 return Ok(true);
             }
+            self.watcher.waits();
             self.keeper
                 .write(clock::monotonic(), self.dir, self.device)?;
             let end = Instant::now() + AWAIT;

@@ -5,6 +5,7 @@
 //! Non-goals: durations (`std::time::Duration` does) and arbitrary units.
 
 mod direction;
+pub mod rounded;
 
 use std::fmt;
 use std::str::FromStr;

@@ -113,7 +113,7 @@ pub(crate) struct Status {
 }
 
 /// What every command that looks at shaped devices takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct StateArg {
     /// Where records of what was changed are kept
     #[arg(long, value_name = "DIR", default_value = evenkeel_kernel::state::DEFAULT_DIR, hide = true)]

@@ -4,17 +4,37 @@
 //! being cleared. Non-goals: devices of other network namespaces.
 
 use evenkeel_kernel::{Cleared, Error, StateDir, clear as take_back};
+use evenkeel_socket::Request;
 use evenkeel_terminal::{Failure, print};
 
 use crate::args::Clear;
+use crate::ask;
 
 /// `evenkeel clear`.
 pub(crate) fn clear(args: &Clear) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
+    if args.abandoned {
+        ask::tidy(&dir);
+    } else if let_go(&dir, args.device.as_deref())? {
+        return Ok(());
+    }
     match &args.device {
         Some(device) => print(&words(device, take_back(&dir, device)?)),
         None => clear_recorded(&dir, args.abandoned),
     }
+}
+
+/// What the daemon follows it lets go of; whether that is all that was asked for.
+fn let_go(dir: &StateDir, device: Option<&str>) -> Result<bool, Failure> {
+    let request = Request::Clear {
+        device: device.map(str::to_owned),
+        token: None,
+    };
+    let cleared: Vec<String> = ask::ask(dir, &request, || Ok(Vec::new()))?;
+    for device in &cleared {
+        print(&words(device, Cleared::AsBefore))?;
+    }
+    Ok(device.is_some() && !cleared.is_empty())
 }
 
 /// All devices with a record, or those that nobody looks after any more.

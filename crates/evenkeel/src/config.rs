@@ -6,6 +6,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -27,7 +28,7 @@ struct Form {
     #[serde(default)]
     rules: Vec<Spanned<String>>,
     /// All from here on are for `run` alone.
-    device: Option<String>,
+    device: Option<OneOrMore>,
     mode: Option<Spanned<String>>,
     framing: Option<Spanned<String>>,
     /// Towards us, from us; so is `max`.
@@ -35,15 +36,42 @@ struct Form {
     max: Option<[Spanned<String>; 2]>,
     #[serde(default)]
     targets: Vec<Spanned<String>>,
+    #[serde(default)]
+    keep: bool,
+    http: Option<Spanned<String>>,
+    #[serde(default)]
+    http_names: Vec<String>,
+    http_read: Option<Spanned<String>>,
+    mqtt: Option<Spanned<String>>,
+    /// Settings of one device each, instead of those above.
+    #[serde(default)]
+    line: Vec<LineForm>,
 }
 
-/// What it says.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Config {
-    /// Which flows are urgent, in order.
-    pub(crate) rules: Vec<FlowRule>,
-    /// The device that leads to the Internet.
-    pub(crate) device: Option<String>,
+/// A name, or some.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+/// One line of several.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LineForm {
+    device: Spanned<String>,
+    mode: Option<Spanned<String>>,
+    framing: Option<Spanned<String>>,
+    min: Option<[Spanned<String>; 2]>,
+    max: Option<[Spanned<String>; 2]>,
+    #[serde(default)]
+    targets: Vec<Spanned<String>>,
+}
+
+/// What is said of a line.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LineConfig {
     pub(crate) mode: Option<Mode>,
     pub(crate) framing: Option<Framing>,
     /// Never shape to less, and to more.
@@ -51,6 +79,51 @@ pub(crate) struct Config {
     pub(crate) max: Option<PerDirection<Rate>>,
     /// What `run` probes, the first that answers.
     pub(crate) targets: Vec<Host>,
+}
+
+/// Who may read pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Who can connect.
+    #[default]
+    Anyone,
+    /// Who has the token.
+    Token,
+}
+
+impl FromStr for Reads {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "anyone" => Ok(Reads::Anyone),
+            "token" => Ok(Reads::Token),
+            _ => Err("is neither \"anyone\" nor \"token\""),
+        }
+    }
+}
+
+/// What it says.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Config {
+    /// Which flows are urgent, in order.
+    pub(crate) rules: Vec<FlowRule>,
+    /// The devices that lead to the Internet.
+    pub(crate) devices: Vec<String>,
+    /// What holds for each that has nothing of its own.
+    pub(crate) line: LineConfig,
+    /// What holds for one.
+    pub(crate) lines: Vec<(String, LineConfig)>,
+    /// What is in force stays when `run` ends.
+    pub(crate) keep: bool,
+    /// Where pages are served.
+    pub(crate) http: Option<SocketAddr>,
+    /// What this machine is called by those who look at them.
+    pub(crate) http_names: Vec<String>,
+    /// Without it: on loopback anyone, elsewhere who has the token.
+    pub(crate) http_read: Option<Reads>,
+    /// Whom Home Assistant listens to.
+    pub(crate) mqtt: Option<String>,
 }
 
 impl Config {
@@ -64,20 +137,62 @@ impl Config {
         }
     }
 
+    /// What holds for a device.
+    pub(crate) fn of(&self, device: &str) -> &LineConfig {
+        let own = self.lines.iter().find(|(d, _)| d == device);
+        own.map_or(&self.line, |(_, line)| line)
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let form: Form = toml::from_str(text).map_err(|e: toml::de::Error| {
             let at = e.span().map_or(0, |s| s.start);
             format!("line {}: {}", line(text, at), e.message())
         })?;
         let all = Text(text);
-        Ok(Config {
-            rules: all.rules(&form.rules)?,
-            device: form.device,
+        let usual = LineConfig {
             mode: all.one("mode", form.mode.as_ref())?,
             framing: all.one("framing", form.framing.as_ref())?,
             min: all.rates("min", form.min.as_ref())?,
             max: all.rates("max", form.max.as_ref())?,
             targets: all.list("target", &form.targets)?,
+        };
+        let mut devices = match form.device {
+            None => Vec::new(),
+            Some(OneOrMore::One(device)) => vec![device],
+            Some(OneOrMore::More(devices)) => devices,
+        };
+        let mut lines: Vec<(String, LineConfig)> = Vec::new();
+        for own in &form.line {
+            let device = own.device.get_ref().clone();
+            if lines.iter().any(|(d, _)| *d == device) {
+                let at = line(text, own.device.span().start);
+                return Err(format!("line {at}: {device} has a [[line]] already"));
+            }
+            lines.push((device.clone(), all.line(own, &usual)?));
+            devices.push(device);
+        }
+        let mut once: Vec<String> = Vec::new();
+        for device in devices {
+            if !once.contains(&device) {
+                once.push(device);
+            }
+        }
+        if let Some(url) = &form.mqtt
+            && !url.get_ref().starts_with("mqtt://")
+        {
+            let at = line(text, url.span().start);
+            return Err(format!("line {at}: mqtt does not begin with mqtt://"));
+        }
+        Ok(Config {
+            rules: all.rules(&form.rules)?,
+            devices: once,
+            line: usual,
+            lines,
+            keep: form.keep,
+            http: all.one("http", form.http.as_ref())?,
+            http_names: form.http_names,
+            http_read: all.one("http_read", form.http_read.as_ref())?,
+            mqtt: form.mqtt.map(Spanned::into_inner),
         })
     }
 }
@@ -91,6 +206,22 @@ fn line(text: &str, at: usize) -> usize {
 struct Text<'a>(&'a str);
 
 impl Text<'_> {
+    /// What one line has of its own, and for the rest what is usual.
+    fn line(&self, own: &LineForm, usual: &LineConfig) -> Result<LineConfig, String> {
+        let targets = self.list("target", &own.targets)?;
+        Ok(LineConfig {
+            mode: self.one("mode", own.mode.as_ref())?.or(usual.mode),
+            framing: self.one("framing", own.framing.as_ref())?.or(usual.framing),
+            min: self.rates("min", own.min.as_ref())?.or(usual.min),
+            max: self.rates("max", own.max.as_ref())?.or(usual.max),
+            targets: if targets.is_empty() {
+                usual.targets.clone()
+            } else {
+                targets
+            },
+        })
+    }
+
     /// What is wrong with a rule does not repeat it.
     fn rules(&self, rules: &[Spanned<String>]) -> Result<Vec<FlowRule>, String> {
         let parsed = rules
@@ -155,7 +286,7 @@ mod tests {
         assert_eq!(words, ["voice udp port 5060", "bulk"]);
         assert_eq!(Config::parse("").unwrap(), Config::default());
         let targets = Config::parse("targets = ['192.0.2.1', 'gw.example']").unwrap();
-        assert_eq!(targets.targets.len(), 2);
+        assert_eq!(targets.line.targets.len(), 2);
     }
 
     #[test]
@@ -163,14 +294,14 @@ mod tests {
         let text = "device = 'ppp0'\nmode = 'bandwidth'\nframing = 'pppoe-ptm'\n\
                     min = ['8mbit', '1mbit']\nmax = ['100mbit', '40mbit']\n";
         let told = Config::parse(text).unwrap();
-        assert_eq!(told.device.as_deref(), Some("ppp0"));
-        assert_eq!(told.mode, Some(Mode::Bandwidth));
-        assert_eq!(told.framing, Some("pppoe-ptm".parse().unwrap()));
+        assert_eq!(told.devices, ["ppp0"]);
+        assert_eq!(told.line.mode, Some(Mode::Bandwidth));
+        assert_eq!(told.line.framing, Some("pppoe-ptm".parse().unwrap()));
         let mbit = |down, up| {
             let [down, up] = [down, up].map(|m: u64| Rate::from_kbit(m * 1000));
             Some(PerDirection { down, up })
         };
-        assert_eq!((told.min, told.max), (mbit(8, 1), mbit(100, 40)));
+        assert_eq!((told.line.min, told.line.max), (mbit(8, 1), mbit(100, 40)));
     }
 
     /// `packaging/evenkeel.toml` has every setting, commented out; uncommented it is right.
@@ -183,7 +314,7 @@ mod tests {
         let settings: Vec<&str> = shipped.lines().filter(is_setting).collect();
         let text = settings.iter().map(|l| l[1..].to_owned() + "\n");
         let told = Config::parse(&text.collect::<String>()).unwrap();
-        assert!(!told.rules.is_empty() && !told.targets.is_empty());
+        assert!(!told.rules.is_empty() && !told.line.targets.is_empty());
         let mut keys: Vec<String> = settings
             .iter()
             .filter_map(|l| Some(l[1..].split_once(" = ")?.0.to_owned()))
@@ -192,6 +323,9 @@ mod tests {
         let unknown = Config::parse("nonsense = 1").unwrap_err();
         let (_, known) = unknown.split_once("expected one of ").unwrap();
         let mut known: Vec<&str> = known.split(", ").map(|k| k.trim_matches('`')).collect();
+        // Its example is prose, since its settings are those above once more.
+        assert!(shipped.contains("# [[line]]"));
+        keys.push("line".to_owned());
         keys.sort();
         known.sort_unstable();
         assert_eq!(keys, known);
@@ -209,6 +343,16 @@ mod tests {
             ("framing = 'adsl'", "line 1", "framing "),
             ("min = ['1mbit']", "line 1", "length"),
             ("max = [\n'1mbit',\n'0']", "line 3", "max "),
+            ("http = 'here'", "line 1", "http "),
+            ("\nhttp_read = 'me'", "line 2", "neither"),
+            ("mqtt = 'http://x'", "line 1", "mqtt://"),
+            ("[[line]]\nmode = 'ping'", "line 1", "device"),
+            ("[[line]]\ndevice = 'a'\nmode = 'fast'", "line 3", "fast"),
+            (
+                "[[line]]\ndevice = 'a'\n[[line]]\ndevice = 'a'",
+                "line 4",
+                "already",
+            ),
             (
                 "targets = [\n'a',\n'b c',\n]",
                 "line 3",
@@ -218,6 +362,25 @@ mod tests {
             let e = Config::parse(text).unwrap_err();
             assert!(e.starts_with(line) && e.contains(named), "{text}: {e}");
         }
+    }
+
+    #[test]
+    fn several_lines() {
+        let text = "device = ['eth0', 'wwan0']\nmode = 'bandwidth'\n[[line]]\ndevice = 'wwan0'\n\
+                    mode = 'ping'\n[[line]]\ndevice = 'ppp0'\nmax = ['9mbit', '1mbit']\n";
+        let config = Config::parse(text).unwrap();
+        assert_eq!(config.devices, ["eth0", "wwan0", "ppp0"]);
+        assert_eq!(config.of("eth0").mode, Some(Mode::Bandwidth));
+        assert_eq!(config.of("wwan0").mode, Some(Mode::Ping));
+        assert!(config.of("ppp0").max.is_some() && config.of("ppp0").mode == Some(Mode::Bandwidth));
+        assert_eq!(
+            Config::parse("http = '127.0.0.1:8017'")
+                .unwrap()
+                .http
+                .unwrap()
+                .port(),
+            8017
+        );
     }
 
     #[test]

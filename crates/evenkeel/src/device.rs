@@ -11,8 +11,6 @@ use evenkeel_autorate::default_device;
 use evenkeel_kernel::Session;
 use evenkeel_terminal::Failure;
 
-use crate::service::Service;
-
 /// From one look to the next.
 const AWAIT: Duration = Duration::from_millis(500);
 /// A signal to stop is heard after at most this.
@@ -26,12 +24,11 @@ pub(crate) fn find(named: Option<String>) -> Result<String, Failure> {
 }
 
 /// The same as soon as there is one and it is up; `None`: somebody wants to stop. `tell` is told
-/// once what is waited for, if something is.
+/// once what is waited for, if something is, and without words that it still is.
 pub(crate) fn wait(
     named: Option<&str>,
     cancel: &AtomicBool,
-    service: &Service,
-    tell: &mut dyn FnMut(&str),
+    tell: &mut dyn FnMut(Option<&str>),
 ) -> Result<Option<String>, Failure> {
     let mut session = Session::open()?;
     let mut waits_for = None;
@@ -46,12 +43,10 @@ pub(crate) fn wait(
             },
         };
         if waits_for.as_ref() != Some(&lacks) {
-            tell(&format!("waiting for {lacks}"));
-            // A boot does not wait for a line.
-            service.ready();
+            tell(Some(&format!("waiting for {lacks}")));
             waits_for = Some(lacks);
         }
-        service.alive();
+        tell(None);
         let end = Instant::now() + AWAIT;
         while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
             std::thread::sleep(NAP);

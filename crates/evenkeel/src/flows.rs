@@ -6,21 +6,23 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use evenkeel_core::Rate;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
-use evenkeel_core::units::{Direction, PerDirection};
+use evenkeel_core::units::{Direction, PerDirection, rounded};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
 use evenkeel_kernel::{Error, StateDir};
+use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, cancelled_by_signals};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::args::StateArg;
+use crate::ask;
 
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
@@ -50,7 +52,7 @@ const TCP: u8 = 6;
 const ROWS: usize = 40;
 
 /// One flow as it is shown.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Row {
     proto: String,
     local: String,
@@ -68,31 +70,34 @@ struct Row {
     dscp: u8,
     mark: u32,
     /// Round trip between here and the far side: latest and smallest, ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     rtt_min_ms: Option<f64>,
     /// How many were seen.
     rtt_count: u32,
     /// The same on our side of the gateway.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lan_rtt_ms: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     lan_rtt_min_ms: Option<f64>,
     lan_rtt_count: u32,
     /// How much may be on its way to us.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     window_bytes: Option<u32>,
     /// Its share of the line, and what it reached of late, both at the link layer.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     share_kbit: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reached_kbit: Option<u64>,
     /// Why that much, or why its window is left alone.
     window_why: String,
     /// Number of the control group, if it is this host's.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
+    /// It has ended: both sides said so, or one broke it off.
+    #[serde(default)]
+    ended: bool,
     /// Since it was first seen, and since its latest packet.
     age_s: f64,
     quiet_s: f64,
@@ -101,46 +106,94 @@ struct Row {
 /// `evenkeel flows`.
 pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let device = match &args.device {
-        Some(device) => device.clone(),
-        None => match &dir.devices()?[..] {
-            [] => return Err(Failure::usage("no device is shaped by evenkeel; name one")),
-            [one] => one.clone(),
-            more => {
-                let names = more.join(", ");
-                return Err(Failure::usage(format_args!(
-                    "{names} are shaped; name one of them"
-                )));
-            }
-        },
-    };
-    let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
-    rules.extend(defaults().iter().map(ToString::to_string));
-    let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| {
-        Failure::lacking(format_args!(
-            "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
-             kernel takes eBPF"
-        ))
-    })?;
     let cancel = cancelled_by_signals()?;
-    let names = group_names();
     let mut watch = Watch::new(args.watch && !args.json, &cancel);
-    let mut before = look(&maps)?;
+    let looks = Looks::default();
+    let request = Request::Flows {
+        device: args.device.clone(),
+        all: args.all,
+    };
     loop {
-        let from = Instant::now();
-        watch.wait(LOOK)?;
-        let now = look(&maps)?;
-        let rows = rows(&before, &now, from.elapsed(), &rules, &names, args.all);
+        let shown: Listed = ask::ask(&dir, &request, || {
+            looks.list(&dir, args.device.as_deref(), args.all)
+        })?;
         let text = if args.json {
-            serde_json::to_string(&rows).map_err(Failure::work)? + "\n"
+            serde_json::to_string(&shown.flows).map_err(Failure::work)? + "\n"
         } else {
-            table(&device, &rows)
+            table(&shown.device, &shown.flows)
         };
         watch.show(text)?;
         if !args.watch || cancel.load(Ordering::Relaxed) {
             return watch.end();
         }
-        before = now;
+        watch.wait(LOOK)?;
+    }
+}
+
+/// Who uses a device.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    device: String,
+    flows: Vec<Row>,
+}
+
+/// Earlier looks, so that who asks again need not wait for rates.
+#[derive(Default)]
+pub(crate) struct Looks(Mutex<HashMap<String, (Instant, Seen)>>);
+
+/// An earlier look tells rates if it is no older, and no younger than the other.
+const OLDEST: Duration = Duration::from_secs(5);
+const YOUNGEST: Duration = Duration::from_millis(400);
+
+impl Looks {
+    /// Those of `device`, or of the one that is shaped.
+    pub(crate) fn list(
+        &self,
+        dir: &StateDir,
+        device: Option<&str>,
+        all: bool,
+    ) -> Result<Listed, Failure> {
+        let device = match device {
+            Some(device) => device.to_owned(),
+            None => only(dir)?,
+        };
+        let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
+        rules.extend(defaults().iter().map(ToString::to_string));
+        let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| {
+            Failure::lacking(format_args!(
+                "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
+                 kernel takes eBPF"
+            ))
+        })?;
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = kept
+            .remove(&device)
+            .filter(|(at, _)| at.elapsed() <= OLDEST);
+        let (from, before) = match earlier {
+            Some(earlier) => earlier,
+            None => (Instant::now(), look(&maps)?),
+        };
+        if from.elapsed() < YOUNGEST {
+            std::thread::sleep(LOOK.saturating_sub(from.elapsed()));
+        }
+        let (at, now) = (Instant::now(), look(&maps)?);
+        let flows = rows(&before, &now, from.elapsed(), &rules, &group_names(), all);
+        kept.insert(device.clone(), (at, now));
+        Ok(Listed { device, flows })
+    }
+}
+
+/// The one device that is shaped.
+fn only(dir: &StateDir) -> Result<String, Failure> {
+    match &dir.devices()?[..] {
+        [] => Err(Failure::usage("no device is shaped by evenkeel; name one")),
+        [one] => Ok(one.clone()),
+        more => {
+            let names = more.join(", ");
+            Err(Failure::usage(format_args!(
+                "{names} are shaped; name one of them"
+            )))
+        }
     }
 }
 
@@ -174,7 +227,7 @@ fn rows(
     let mut rows: Vec<Row> = now
         .flows
         .iter()
-        .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET && !f.closed)
+        .filter(|(_, f)| all || clock.saturating_sub(last(f)) <= QUIET)
         .map(|(key, flow)| {
             let old = before.flows.get(key);
             let moved = |d: Direction| {
@@ -225,6 +278,7 @@ fn rows(
                         .cloned()
                         .unwrap_or_else(|| flow.cgroup.to_string())
                 }),
+                ended: flow.closed,
                 age_s: clock.saturating_sub(flow.first).as_secs_f64(),
                 quiet_s: clock.saturating_sub(last(flow)).as_secs_f64(),
             }
@@ -256,26 +310,11 @@ fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
         None => "nothing granted yet",
         // On short ways it is not always seen that a window was used up.
         Some(_) if bound || reached.bps() >= share.bps() / 8 * 7 => {
-            return (window, format!("share of {}", rounded(share)));
+            return (window, format!("share of {}", rounded::rate(share)));
         }
         Some(_) => return (window, "all it can use".to_owned()),
     };
     (None, why.to_owned())
-}
-
-/// To three digits.
-fn rounded(rate: Rate) -> Rate {
-    let unit = 10u64.pow(rate.bps().checked_ilog10().unwrap_or(0).saturating_sub(2));
-    Rate::from_bps((rate.bps() + unit / 2) / unit * unit)
-}
-
-fn size(bytes: u32) -> String {
-    match f64::from(bytes) {
-        n if n < 999.5 => format!("{n} B"),
-        n if n < 9950.0 => format!("{:.1} kB", n / 1e3),
-        n if n < 999_500.0 => format!("{:.0} kB", n / 1e3),
-        n => format!("{:.1} MB", n / 1e6),
-    }
 }
 
 fn proto(number: u8) -> String {
@@ -299,16 +338,16 @@ fn table(device: &str, rows: &[Row]) -> String {
     if rows.is_empty() {
         return format!("{device}: no flow has moved within ten seconds\n");
     }
-    let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
+    let ms = |v: Option<f64>| v.map_or("–".to_owned(), rounded::three_digits);
     let rate = |kbit| match kbit {
         0 => "–".to_owned(),
-        kbit => Rate::from_kbit(kbit).to_string(),
+        kbit => rounded::three_digits(kbit as f64 / 1e3),
     };
     let mut shown = Table::new(&[
         words(""),
         words("local"),
         words("remote"),
-        figures("down"),
+        figures("Mbit/s down"),
         figures("up"),
         figures("RTT ms"),
         figures("least"),
@@ -326,9 +365,15 @@ fn table(device: &str, rows: &[Row]) -> String {
             rate(r.up_kbit),
             ms(r.rtt_ms),
             ms(r.rtt_min_ms),
-            r.window_bytes.map_or("–".to_owned(), size),
+            r.window_bytes
+                .map_or("–".to_owned(), |b| rounded::bytes(b.into())),
             r.tier.to_string(),
-            format!("{}{}", r.why, group.unwrap_or_default()),
+            format!(
+                "{}{}{}",
+                if r.ended { "ended; " } else { "" },
+                r.why,
+                group.unwrap_or_default()
+            ),
         ]);
     }
     let mut text = shown.wrapped().to_string();
@@ -363,6 +408,7 @@ fn group_names() -> HashMap<u64, String> {
 
 #[cfg(test)]
 mod tests {
+    use evenkeel_core::Rate;
     use evenkeel_datapath::values::DirectionState;
 
     use super::*;
@@ -427,7 +473,7 @@ mod tests {
         assert_eq!(of, [("192.0.2.1:2", 1000), ("192.0.2.1:1", 8)]);
         assert_eq!(found[0].why, "video tcp port 443");
         let text = table("wan", &found);
-        assert!(text.contains("1mbit"), "{text}");
+        assert!(text.contains("  1.00  "), "{text}");
         assert_eq!(
             rows(&before, &now, second, &[], &HashMap::new(), true).len(),
             3
@@ -477,7 +523,7 @@ mod tests {
             f.grant.bound = false;
             f.grant.reached = Rate::from_kbit(5000);
         });
-        shows(6, granted(), true, "118 kB", "share of 25mbit");
+        shows(6, granted(), true, "118 kB", "share of 25.0 Mbit/s");
         shows(6, free, true, "118 kB", "all it can use");
         shows(6, granted(), false, "–", "windows are off");
         let nothing = with(|f| f.grant.window = None);
@@ -490,21 +536,20 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_rates_are_rounded() {
-        let sizes = [0, 999, 1000, 9949, 9950, 999_499, 999_500, u32::MAX].map(size);
-        let shown = [
-            "0 B",
-            "999 B",
-            "1.0 kB",
-            "9.9 kB",
-            "10 kB",
-            "999 kB",
-            "1.0 MB",
-            "4295.0 MB",
-        ];
-        assert_eq!(sizes, shown);
-        assert_eq!(rounded(Rate::from_bps(7)), Rate::from_bps(7));
-        assert_eq!(rounded(Rate::from_bps(0)), Rate::from_bps(0));
+    fn what_has_ended_stays_for_ten_seconds() {
+        let ended = |last_ms| Flow {
+            closed: true,
+            ..flow(1000, last_ms)
+        };
+        let now = seen([
+            (key(1), flow(1, 60_000)),
+            (key(2), ended(51_000)),
+            (key(3), ended(49_000)),
+        ]);
+        let found = rows(&now, &now, LOOK, &[], &HashMap::new(), false);
+        let of: Vec<_> = found.iter().map(|r| (r.local.as_str(), r.ended)).collect();
+        assert_eq!(of, [("192.0.2.1:2", true), ("192.0.2.1:1", false)]);
+        assert!(table("wan", &found).contains("ended; rule 2"));
     }
 
     #[test]

@@ -9,15 +9,18 @@ use std::time::Duration;
 use evenkeel_autorate::Model;
 use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
+use evenkeel_core::units::rounded;
 use evenkeel_core::{Line, Rate};
 use evenkeel_kernel::{
     DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir, Status,
 };
 use evenkeel_terminal::live::Watch;
+use evenkeel_terminal::paint::{Ink, ink};
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 
 use crate::args::{Arrivals, Shape, Status as StatusArgs, Windows};
+use crate::ask;
 use crate::config::Config;
 
 /// `evenkeel shape`.
@@ -123,7 +126,7 @@ fn dry_run(plan: &Plan) -> String {
 fn summary(shaped: &Shaped) -> String {
     let s = &shaped.state;
     let mut text = format!(
-        "{}: {}{}: {} down, {} up (line {} / {}, framing {}{})\n",
+        "{}: {}{}: shaped to {} down and {} up\n  line {} down and {} up, framing {}{}\n",
         s.device,
         s.backend,
         if shaped.in_place {
@@ -131,10 +134,10 @@ fn summary(shaped: &Shaped) -> String {
         } else {
             ""
         },
-        shaped.ingress,
-        shaped.egress,
-        s.down,
-        s.up,
+        rounded::rate(shaped.ingress),
+        rounded::rate(shaped.egress),
+        rounded::rate(s.down),
+        rounded::rate(s.up),
         s.framing,
         if s.framing_assumed {
             ", assumed: --framing tells it better"
@@ -149,7 +152,11 @@ fn summary(shaped: &Shaped) -> String {
         text += "Mode bandwidth: no headroom, temporary rises of the ping are accepted.\n";
     }
     if let Some(aim) = s.windows {
-        let _ = writeln!(text, "Receive windows hold downloads to {aim}.");
+        let _ = writeln!(
+            text,
+            "Receive windows hold downloads to {}.",
+            rounded::rate(aim)
+        );
     }
     for line in segments(shaped.segments_up, shaped.segments_down) {
         let _ = writeln!(text, "{line}");
@@ -175,8 +182,9 @@ fn segments(up: Option<Shortened>, down: Option<Shortened>) -> impl Iterator<Ite
             ("costs", s.costs_percent)
         };
         Some(format!(
-            "TCP {name}: packets of at most {} bytes, {:.1} ms each; {what} {percent:.1} % of goodput",
-            s.packet, s.takes_ms
+            "TCP {name}: packets of at most {} bytes, {} each; {what} {percent:.1} % of goodput",
+            s.packet,
+            rounded::milliseconds(s.takes_ms)
         ))
     })
 }
@@ -184,7 +192,7 @@ fn segments(up: Option<Shortened>, down: Option<Shortened>) -> impl Iterator<Ite
 /// `evenkeel status`.
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let look = || look(&dir, args.device.as_deref());
+    let look = || asked(&dir, args.device.as_deref());
     if !args.watch {
         let all = look()?;
         return print(&if args.json {
@@ -209,22 +217,30 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 /// A device.
-#[derive(serde::Serialize)]
+#[derive(serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
-enum Shown {
+pub(crate) enum Shown {
     /// With its model, if `run` is or was at it.
     Shaped {
         #[serde(flatten)]
         status: Box<Status>,
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Model>,
     },
     /// There is none of that name, and `run` waits for it.
     Awaited { device: String, model: Model },
 }
 
-/// All devices, or one.
-fn look(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
+/// All devices, or one: what the daemon says of them, or what is seen where none runs.
+fn asked(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
+    let request = evenkeel_socket::Request::Status {
+        device: device.map(str::to_owned),
+    };
+    ask::ask(dir, &request, || look(dir, device))
+}
+
+/// The same as it is seen.
+pub(crate) fn look(dir: &StateDir, device: Option<&str>) -> Result<Vec<Shown>, Failure> {
     let mut all = Vec::new();
     for name in dir.models()? {
         if let Some(model) = Model::read(&dir.model_file(&name))?
@@ -259,17 +275,21 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
         let _ = writeln!(
             text,
             "{}: {}, framing {}{}, mode {}",
-            s.device,
+            ink(Ink::Bold, &s.device),
             s.backend,
             s.framing,
             if s.framing_assumed { " (assumed)" } else { "" },
             s.mode
         );
         if let Health::Broken(why) = &s.health {
-            let _ = writeln!(text, "  NOT WORKING: {why}");
+            let _ = writeln!(text, "  {}: {why}", ink(Ink::Red, "NOT WORKING"));
         }
         if let Some(aim) = s.windows {
-            let _ = writeln!(text, "  receive windows hold downloads to {aim}");
+            let _ = writeln!(
+                text,
+                "  receive windows hold downloads to {}",
+                rounded::rate(aim)
+            );
         }
         for line in segments(s.segments_up, s.segments_down) {
             let _ = writeln!(text, "  {line}");
@@ -277,7 +297,7 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
         if let Some(why) = &s.without_programs {
             let _ = writeln!(
                 text,
-                "  without eBPF ({why}): plain filters sort packets, and `evenkeel flows` shows nothing"
+                "  without eBPF: plain filters sort packets, and `evenkeel flows` shows nothing\n    ({why})"
             );
         }
         for line in directions(s).lines() {
@@ -293,7 +313,11 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
             let _ = writeln!(
                 text,
                 "  policed: {} marked (ECN), {} with the fwmark; dropped: {} long, {} other, {} empty ACKs",
-                p.marked, p.flagged, p.dropped_large, p.dropped_small, p.dropped_acks
+                rounded::count(p.marked),
+                rounded::count(p.flagged),
+                rounded::count(p.dropped_large),
+                rounded::count(p.dropped_small),
+                rounded::count(p.dropped_acks)
             );
         }
     }
@@ -309,17 +333,17 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
 /// Round trips that the programs saw on both sides.
 fn round_trips(text: &mut String, seen: &PassiveStatistics) {
     for (name, side) in [("Internet", &seen.internet), ("LAN", &seen.lan)] {
-        let ms = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{v:.1}"));
+        let ms = |v: Option<f64>| v.map_or("–".to_owned(), rounded::milliseconds);
         if side.count == 0 {
             continue;
         }
         let _ = writeln!(
             text,
-            "  round trips, {name:<8}: half below {} ms, 90 % below {}, 99 % below {} ({} seen)",
+            "  round trips, {name:<8}: half below {}, 90 % below {}, 99 % below {} ({} seen)",
             ms(side.median_ms),
             ms(side.p90_ms),
             ms(side.p99_ms),
-            side.count
+            rounded::count(side.count)
         );
     }
 }
@@ -337,11 +361,11 @@ fn directions(s: &Status) -> Table {
 fn direction(table: &mut Table, name: &str, d: &DirectionStatus) {
     let known = |rate: &Rate| *rate != Line::OPEN;
     let line = Some(d.line).filter(known);
-    let line = line.map_or("not known".to_owned(), |r| r.to_string());
+    let line = line.map_or("not known".to_owned(), rounded::rate);
     let shaped = d.shaped.filter(|_| known(&d.line));
-    let shaped = shaped.map_or("not".to_owned(), |r| r.to_string());
-    let [packets, dropped, marked] = [d.packets, d.dropped, d.marked].map(|n| n.to_string());
-    let waiting = format!("{} B", d.backlog);
+    let shaped = shaped.map_or("not".to_owned(), rounded::rate);
+    let [packets, dropped, marked] = [d.packets, d.dropped, d.marked].map(rounded::count);
+    let waiting = rounded::bytes(d.backlog as f64);
     table.row([
         name.to_owned(),
         line,
@@ -352,7 +376,7 @@ fn direction(table: &mut Table, name: &str, d: &DirectionStatus) {
         waiting,
     ]);
     for t in &d.tiers {
-        let [packets, dropped] = [t.packets, t.dropped].map(|n| n.to_string());
+        let [packets, dropped] = [t.packets, t.dropped].map(rounded::count);
         let none = String::new;
         table.row([format!("  {}", t.tier), none(), none(), packets, dropped]);
     }

@@ -15,7 +15,7 @@ use clap::Args;
 use evenkeel_terminal::Failure;
 
 /// The program.
-const NAME: &str = "evenkeel-lab";
+pub(crate) const NAME: &str = "evenkeel-lab";
 
 /// What follows one of those commands.
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Passed {
 
 /// Becomes `evenkeel-lab COMMAND ARGS`; returns only if that fails.
 pub(crate) fn become_lab(command: &str, passed: Passed) -> Result<(), Failure> {
-    let program = find()?;
+    let program = find(NAME)?;
     let e = Command::new(&program).arg(command).args(passed.args).exec();
     Err(Failure::work(format_args!(
         "run {}: {e}",
@@ -42,7 +42,7 @@ pub(crate) fn become_lab(command: &str, passed: Passed) -> Result<(), Failure> {
 
 /// Makes the report of a ping log with evenkeel-lab; `log` is read from its beginning.
 pub(crate) fn report_ping(log: std::fs::File, title: &str, out: &Path) -> Result<(), Failure> {
-    let program = find()?;
+    let program = find(NAME)?;
     let status = Command::new(&program)
         .args(["report", "/dev/stdin", "--ping-title", title, "--out"])
         .arg(out)
@@ -60,8 +60,8 @@ pub(crate) fn report_ping(log: std::fs::File, title: &str, out: &Path) -> Result
     }
 }
 
-/// Where the program is.
-pub(crate) fn find() -> Result<PathBuf, Failure> {
+/// Where a program of ours is.
+pub(crate) fn find(name: &str) -> Result<PathBuf, Failure> {
     let beside = env::current_exe().ok();
     let beside = beside.as_deref().and_then(Path::parent);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -70,10 +70,10 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
         .into_iter()
         .chain(env::split_paths(&path).filter(|p| p.is_absolute()));
     places
-        .find_map(|place| Some(place.join(NAME)).filter(|p| is_executable(p)))
+        .find_map(|place| Some(place.join(name)).filter(|p| is_executable(p)))
         .ok_or_else(|| {
             Failure::lacking(format_args!(
-                "{NAME} is not installed: build it (cargo build --release -p {NAME}) and put it \
+                "{name} is not installed: build it (cargo build --release -p {name}) and put it \
                  beside evenkeel or into PATH"
             ))
         })

@@ -3,11 +3,13 @@
 //! This file reads the command line and hands over; each command has a file of its own.
 
 mod args;
+mod ask;
 mod clear;
 mod config;
 mod device;
 mod flows;
 mod gateway;
+mod history;
 mod lab;
 mod ping;
 mod run;
@@ -35,12 +37,18 @@ enum Command {
     Shape(args::Shape),
     /// Keep a line responsive that nothing is told about: find out what it carries, and follow it
     Run(run::Run),
+    /// Tell the daemon something until the next reload: the mode, the rules
+    Set(ask::Set),
+    /// Have the daemon read its settings again
+    Reload(ask::Reload),
     /// Take everything back from a device, or from all
     Clear(args::Clear),
     /// Say what is in force and what it did so far
     Status(args::Status),
     /// Who uses the line now, how urgent that is and why
     Flows(flows::Flows),
+    /// What the line did: rates, latency and reasons, minute by minute for 60 days
+    History(history::History),
     /// Round trips to a host, stamped by the kernel; short flags are hrPing's
     Ping(ping::Ping),
     /// The hops to a host and their round trips
@@ -64,9 +72,12 @@ fn main() -> ExitCode {
         Command::Demo(args) => lab::become_lab("demo", args),
         Command::Shape(args) => gateway::shape(args),
         Command::Run(args) => run::run(args),
+        Command::Set(args) => ask::set(&args),
+        Command::Reload(args) => ask::reload(&args),
         Command::Clear(args) => clear::clear(&args),
         Command::Status(args) => gateway::status(&args),
         Command::Flows(args) => flows::flows(&args),
+        Command::History(args) => history::history(&args),
         Command::Ping(args) => ping::ping(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Lab(args) => lab::become_lab("lab", args),

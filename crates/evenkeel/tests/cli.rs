@@ -142,16 +142,19 @@ fn shape_status_clear() {
         let before = seen();
         assert!(run("status").contains("no device"));
         let plain = "shape wan 50mbit 10mbit --framing pppoe-ptm";
-        assert!(run(&format!("{plain} --windows off")).contains("48mbit down, 9950kbit up"));
+        assert!(
+            run(&format!("{plain} --windows off"))
+                .contains("shaped to 48.0 Mbit/s down and 9.95 Mbit/s up")
+        );
         let held = run(plain);
         assert!(
-            held.contains("Receive windows hold downloads to 49680kbit.")
+            held.contains("Receive windows hold downloads to 49.7 Mbit/s.")
                 && held.contains("in place"),
             "{held}"
         );
         let text = run("status");
         assert!(
-            text.contains("best effort") && text.contains("9950kbit"),
+            text.contains("best effort") && text.contains("9.95 Mbit/s"),
             "{text}"
         );
         let json: serde_json::Value = serde_json::from_str(&run("status wan --json")).unwrap();
@@ -162,9 +165,10 @@ fn shape_status_clear() {
         assert!(run("shape wan 60mbit 12mbit --framing pppoe-ptm").contains("changed in place"));
         let slow = run("shape wan 16mbit 1mbit --framing pppoe-llcsnap");
         assert!(
-            slow.contains("TCP up: packets of at most 776 bytes, 7.2 ms each; costs 2.9 %")
-                && slow
-                    .contains("TCP down: packets of at most 1496 bytes, 0.8 ms each; brings 2.8 %"),
+            slow.contains("TCP up: packets of at most 776 bytes, 7.21 ms each; costs 2.9 %")
+                && slow.contains(
+                    "TCP down: packets of at most 1496 bytes, 0.848 ms each; brings 2.8 %"
+                ),
             "{slow}"
         );
         assert!(run("status").contains("TCP up: packets of at most 776 bytes"));

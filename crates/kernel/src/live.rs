@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use evenkeel_core::control::RttSample;
-use evenkeel_core::plan::{Capabilities, EGRESS, Plan, Target, plan, plan_followed};
+use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Framing, Line, PerDirection, Rate};
 use evenkeel_datapath::Maps;
@@ -20,7 +20,7 @@ use crate::lease::RateLease;
 use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
-use crate::status::waiting;
+use crate::status::{damage, waiting};
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
@@ -76,6 +76,11 @@ fn differs(plan: &Plan, n: usize, op: &Op) -> bool {
 fn some(plan: &Plan, which: impl Fn(usize, &Op) -> bool) -> Vec<&Op> {
     let all = (0..).zip(&plan.update).filter(|(n, op)| which(*n, op));
     all.map(|(_, op)| op).collect()
+}
+
+/// How long `bytes` take at this rate.
+fn takes(bytes: u64, rate: Rate) -> Duration {
+    rate.time_for(bytes).unwrap_or_default()
 }
 
 impl Live {
@@ -183,6 +188,12 @@ impl Live {
         let device = &self.plan.device;
         let link = self.session.link(&device.name);
         link.is_ok_and(|link| link.is_none_or(|l| l.index != device.ifindex))
+    }
+
+    /// What somebody has taken away of what was set up, in words; `None`: all of it is there.
+    pub fn damage(&mut self) -> Result<Option<String>, Error> {
+        let name = &self.plan.device.name;
+        damage(&mut self.session, name, &self.state)
     }
 
     /// `e`, unless it is only because the device has gone.
@@ -321,6 +332,39 @@ impl Live {
             self.dir.save(&self.state)?;
         }
         Ok(())
+    }
+
+    /// How long what waits in our own queues now takes at the rates in force; nought where a direction is not shaped.
+    pub fn own_queue(&mut self) -> Result<PerDirection<Duration>, Error> {
+        let mut found = PerDirection::default();
+        let (device, ifb) = (self.plan.device.ifindex, self.plan.ifb.clone());
+        let rates = self.shaped();
+        if let Some(rate) = rates.up {
+            let qdiscs = self.session.qdiscs(device);
+            let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
+            found.up = takes(waiting(&qdiscs, EGRESS), rate);
+        }
+        if let Some(rate) = rates.down
+            && self.plan.policer.is_none()
+            && let Some(link) = self.session.link(&ifb)?
+        {
+            found.down = takes(waiting(&self.session.qdiscs(link.index)?, INGRESS), rate);
+        }
+        Ok(found)
+    }
+
+    /// Leaves the device shaped, at what the line carries, as `shape` would have; the next start goes on from there.
+    pub fn leave(mut self) -> Result<(), Error> {
+        let known = !self.rates.has_run_out();
+        self.put(self.targets.map(|t| t.map(Target::at_capacity)), known)?;
+        let is_known = self.plan.line.down != Line::OPEN;
+        if let Some(maps) = &mut self.maps {
+            maps.set_line(programs::line(&self.plan).filter(|_| is_known))?;
+        }
+        self.dir.save(&self.state)?;
+        // Whoever finds a model without a process takes the device back.
+        self.dir.remove_model(&self.request.device)?;
+        self.rates.end()
     }
 
     /// Takes everything back.

@@ -10,12 +10,12 @@ use std::time::Duration;
 use evenkeel_core::classify::Tier;
 use evenkeel_datapath::Maps;
 use evenkeel_datapath::values::{DirectionCounts, RttHistogram};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
 /// What the programs have seen.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PassiveStatistics {
     /// From us.
     pub up: Arrived,
@@ -34,7 +34,7 @@ pub struct PassiveStatistics {
 }
 
 /// What came to the device in one direction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
     /// Packets; super-packets count once.
     pub packets: u64,
@@ -49,7 +49,7 @@ pub struct Arrived {
 }
 
 /// What came of one tier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierStatistics {
     /// Which.
     pub tier: Tier,
@@ -60,7 +60,7 @@ pub struct TierStatistics {
 }
 
 /// Round trips of one side.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundTrips {
     /// How many were seen.
     pub count: u64,
@@ -78,7 +78,7 @@ pub struct RoundTrips {
 }
 
 /// One step of a histogram.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Its upper end, ms; absent for the last step, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -102,19 +102,39 @@ impl Drop for Lock {
     }
 }
 
+/// What names end with in the namespace that is `here`, by its number. Who has no rights does not learn which the
+/// `first` one is: what lies there tells him. Root that does not learn it is in a container, and is on the safe side.
+fn suffix(dir: &Path, here: Option<u64>, first: Option<u64>, is_root: bool) -> String {
+    let Some(here) = here.filter(|h| first != Some(*h)) else {
+        return String::new();
+    };
+    let suffix = format!("@{here}");
+    let has_some = || {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut names = entries.filter_map(|e| e.file_name().into_string().ok());
+        let with = format!("{suffix}.");
+        names.any(|n| n.contains(&with))
+    };
+    if first.is_some() || is_root || has_some() {
+        suffix
+    } else {
+        String::new()
+    }
+}
+
 impl StateDir {
     /// Records under `dir` for the calling thread's network namespace.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let inode = |path: &str| fs::metadata(path).map(|m| m.ino()).ok();
-        let here = inode("/proc/thread-self/ns/net");
-        let suffix = match here {
-            Some(ino) if inode("/proc/1/ns/net") != Some(ino) => format!("@{ino}"),
-            _ => String::new(),
-        };
-        StateDir {
-            dir: dir.into(),
-            suffix,
-        }
+        let dir = dir.into();
+        let is_root = fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0);
+        let suffix = suffix(
+            &dir,
+            inode("/proc/thread-self/ns/net"),
+            inode("/proc/1/ns/net"),
+            is_root,
+        );
+        StateDir { dir, suffix }
     }
 
     fn path(&self, device: &str, ending: &str) -> PathBuf {
@@ -236,6 +256,11 @@ impl StateDir {
         Ok(())
     }
 
+    /// Where a process that stays is asked and told things.
+    pub fn socket_file(&self) -> PathBuf {
+        self.dir.join(format!("control{}.sock", self.suffix))
+    }
+
     /// Devices of this namespace with a record, sorted.
     pub fn devices(&self) -> Result<Vec<String>, Error> {
         let mut names = self.named("json")?;
@@ -304,4 +329,25 @@ pub fn boot_id() -> String {
     fs::read_to_string(Path::new("/proc/sys/kernel/random/boot_id"))
         .map(|s| s.trim().to_owned())
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_rights_finds_the_records_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |here, first| suffix(dir.path(), here, first, false);
+        assert_eq!(of(Some(7), Some(7)), "");
+        assert_eq!(of(Some(7), Some(1)), "@7");
+        assert_eq!(of(None, None), "");
+        assert_eq!(suffix(dir.path(), Some(7), None, true), "@7");
+        // Nothing of this namespace's is there.
+        fs::write(dir.path().join("control.sock"), "").unwrap();
+        fs::write(dir.path().join("wan@77.json"), "").unwrap();
+        assert_eq!(of(Some(7), None), "");
+        fs::write(dir.path().join("control@7.sock"), "").unwrap();
+        assert_eq!(of(Some(7), None), "@7");
+    }
 }

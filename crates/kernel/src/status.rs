@@ -9,17 +9,17 @@ use evenkeel_core::plan::{Backend, EGRESS, INGRESS, Mode};
 use evenkeel_core::police::Policer;
 use evenkeel_core::segments::Longest;
 use evenkeel_core::tc::{Cake, Handle, Qdisc};
-use evenkeel_core::{Framing, Rate};
+use evenkeel_core::{Framing, Line, Rate};
 use evenkeel_datapath::Maps;
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, PassiveStatistics, Session, State, StateDir, passive, programs};
 
 /// One device that evenkeel shapes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Its name.
     pub device: String,
@@ -58,7 +58,7 @@ pub struct Status {
 }
 
 /// Packets of new TCP connections in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shortened {
     /// Longest IP packet, bytes.
     pub packet: u16,
@@ -82,7 +82,7 @@ impl Shortened {
 }
 
 /// Whether record and kernel agree.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Health {
     /// They do.
@@ -92,7 +92,7 @@ pub enum Health {
 }
 
 /// One direction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectionStatus {
     /// Where its queue is.
     pub device: String,
@@ -115,7 +115,7 @@ pub struct DirectionStatus {
 }
 
 /// What the policer did, packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policing {
     /// Marked as having experienced congestion (ECN).
     pub marked: u64,
@@ -147,7 +147,7 @@ impl DirectionStatus {
 }
 
 /// What went through one tier.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TierCounters {
     /// Which.
     pub tier: Tier,
@@ -227,7 +227,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             framing: state.framing.to_string(),
             framing_assumed: state.framing_assumed,
             mode: state.mode,
-            windows: state.windows,
+            // Where nothing is known they hold nothing.
+            windows: state.windows.filter(|_| state.down != Line::OPEN),
             segments_up: shortened(state.segments.up, state.up),
             segments_down: shortened(state.segments.down, state.down),
             without_programs: state.without_programs,
@@ -252,6 +253,41 @@ struct Found {
     programs: bool,
     /// The filter that sends arrivals to the IFB.
     diverted: bool,
+}
+
+/// What is missing of what was set up on `name`, in words; `None`: all of it is there. Asks the kernel for little.
+pub(crate) fn damage(
+    session: &mut Session,
+    name: &str,
+    state: &State,
+) -> Result<Option<String>, Error> {
+    let Some(link) = session.link(name)? else {
+        return Ok(Some(format!("{name} has gone")));
+    };
+    let is_ours = |qdiscs: &[QdiscInfo], major| {
+        let is_root = |q: &QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
+        qdiscs.iter().any(is_root)
+    };
+    let up = is_ours(&session.qdiscs(link.index)?, EGRESS);
+    let programs = programs::attached(session, link.index)?.is_some();
+    let filters = session.filters(link.index, Handle::CLSACT_INGRESS)?;
+    let down = match &state.policer {
+        Some(_) => programs,
+        None => match session.link(&state.ifb)? {
+            Some(ifb) => ifb.is_up() && is_ours(&session.qdiscs(ifb.index)?, INGRESS),
+            None => false,
+        },
+    };
+    let found = Found {
+        same: link.index == state.ifindex,
+        up,
+        down,
+        programs,
+        diverted: filters
+            .iter()
+            .any(|f| evenkeel_core::plan::is_our_pref(f.pref)),
+    };
+    Ok(trouble(name, state, &found))
 }
 
 /// What is wrong, in words; the first thing that explains the others.

@@ -4,6 +4,7 @@
 //! wrapper of a library comes before a system call of our own. Non-goals: deciding anything.
 #![allow(unsafe_code)]
 
+pub mod child;
 pub mod clock;
 pub mod error;
 pub mod ifreq;
@@ -12,6 +13,7 @@ pub mod names;
 pub mod netlink;
 pub mod netns;
 pub mod packet_options;
+pub mod peer;
 pub mod poll;
 pub mod sched;
 pub mod stamp;

@@ -46,6 +46,19 @@ impl Failure {
         Failure::new(Exit::Lacking, line)
     }
 
+    /// Somebody who was asked has failed so.
+    pub fn with_code(code: u8, line: impl fmt::Display) -> Self {
+        Failure {
+            code,
+            line: line.to_string(),
+        }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
     /// A program that was called has failed with `code` and has said why.
     pub fn said(code: u8) -> Self {
         Failure {

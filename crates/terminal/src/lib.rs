@@ -10,6 +10,7 @@ mod failure;
 pub mod live;
 #[cfg(any(feature = "manual", test))]
 mod manual;
+pub mod paint;
 mod progress;
 pub mod table;
 mod usage;
@@ -30,6 +31,14 @@ pub fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// A flag that SIGHUP sets, which asks to read settings again.
+pub fn asked_to_reload() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&flag))
+        .map_err(Failure::work)?;
+    Ok(flag)
 }
 
 /// A flag that Ctrl-C sets.

@@ -21,7 +21,7 @@ pub use ratatui::style::{Color, Style};
 pub use ratatui::text::{Line, Span};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use crate::{Failure, print};
+use crate::{Failure, paint, print};
 
 /// How the terminal is now.
 static STATE: AtomicU8 = AtomicU8::new(AS_FOUND);
@@ -233,11 +233,8 @@ fn page<B: Backend>(terminal: &mut Terminal<B>, text: &str) -> Result<(), B::Err
     terminal.draw(|frame| {
         let area = frame.area();
         for (y, line) in (area.top()..area.bottom()).zip(text.lines()) {
-            let width = usize::from(area.width);
-            let style = Style::default();
-            frame
-                .buffer_mut()
-                .set_stringn(area.x, y, line, width, style);
+            let line = paint::spans(line);
+            frame.buffer_mut().set_line(area.x, y, &line, area.width);
         }
     })?;
     Ok(())

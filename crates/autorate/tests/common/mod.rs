@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use evenkeel_autorate::{Ended, Event, Settings, request, run};
+use evenkeel_autorate::{Ended, Event, Order, Settings, request, run};
 use evenkeel_core::PerDirection;
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::Mode;
@@ -58,7 +58,10 @@ impl Running {
             profile_dir: dir.join("lines"),
             state: StateDir::new(dir.join("run")),
         };
-        let stop = Arc::clone(stop);
+        let order = Order {
+            stop: Arc::clone(stop),
+            ..Order::default()
+        };
         let work = move || {
             let mut tell = |event: &Event| {
                 let line = event.to_string();
@@ -66,7 +69,7 @@ impl Running {
                 // Who has seen enough hears no more.
                 let _ = tell.send(line);
             };
-            run(settings, &stop, &mut tell)
+            run(settings, &order, &mut tell)
         };
         let thread = ns.spawn("run", work).unwrap();
         Running { told, thread }

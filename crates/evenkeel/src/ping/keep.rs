@@ -56,7 +56,7 @@ impl Keep {
         };
         if let Some(out) = out {
             // Who draws it is known now as well.
-            lab::find()?;
+            lab::find(lab::NAME)?;
             if is_directory(out) {
                 fs::create_dir_all(out)
                     .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;

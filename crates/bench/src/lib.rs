@@ -5,6 +5,7 @@
 //! and figures (crate `evenkeel-report`), emulated lines (crate `evenkeel-lab`).
 
 pub mod client;
+mod failed;
 pub mod proto;
 pub mod serve;
 pub mod usage;

@@ -288,6 +288,23 @@ fn iperf3_is_a_far_end() {
     assert!(down.increase.unwrap().avg > 10.0, "{:?}", down.increase);
 }
 
+/// 20 and 10 Mbit/s.
+fn request() -> evenkeel_kernel::Request {
+    evenkeel_kernel::Request {
+        device: "v0".into(),
+        down: evenkeel_core::Rate::from_kbit(20_000),
+        up: evenkeel_core::Rate::from_kbit(10_000),
+        framing: None,
+        choice: evenkeel_core::plan::Choice::Auto,
+        ingress: evenkeel_core::plan::Ingress::Auto,
+        mode: evenkeel_core::plan::Mode::Ping,
+        windows: true,
+        mss: evenkeel_core::segments::Mss::Auto,
+        replace: false,
+        rules: Vec::new(),
+    }
+}
+
 /// Whatever takes the shaping away brings it back, `kill -9` included.
 #[test]
 fn a_comparison_that_is_killed_brings_the_shaping_back() {
@@ -301,19 +318,7 @@ fn a_comparison_that_is_killed_brings_the_shaping_back() {
     };
     let _server = w.serve("", Limits::default(), false);
     let dir = tempfile::tempdir().unwrap();
-    let request = evenkeel_kernel::Request {
-        device: "v0".into(),
-        down: evenkeel_core::Rate::from_kbit(20_000),
-        up: evenkeel_core::Rate::from_kbit(10_000),
-        framing: None,
-        choice: evenkeel_core::plan::Choice::Auto,
-        ingress: evenkeel_core::plan::Ingress::Auto,
-        mode: evenkeel_core::plan::Mode::Ping,
-        windows: true,
-        mss: evenkeel_core::segments::Mss::Auto,
-        replace: false,
-        rules: Vec::new(),
-    };
+    let request = request();
     let shaped = || {
         w.near
             .run(|| {

@@ -1,7 +1,7 @@
 //! What could have spoiled a run: looked at, and said.
 //!
 //! Principles: a figure that says nothing about the line is void, one that may be off is doubted, and
-//! what could not be looked at is said to be unknown. Pure but for [`shaper`]. Non-goals: repairing.
+//! what could not be looked at is said to be unknown; pure. Non-goals: repairing.
 
 use std::time::Duration;
 
@@ -275,26 +275,6 @@ fn wifi(device: &Device) -> Check {
         return check(name, Verdict::Doubt, says);
     }
     check(name, Verdict::Ok, format!("{} is no Wi-Fi", device.0))
-}
-
-/// What shapes a device: `evenkeel` if it has a record there, else a queueing discipline that does;
-/// empty if none.
-pub fn shaper(device: &Device) -> String {
-    let dir = evenkeel_kernel::StateDir::new(evenkeel_kernel::state::DEFAULT_DIR);
-    if dir.load(&device.0).is_ok_and(|s| s.is_some()) {
-        return "evenkeel".into();
-    }
-    let kinds = || {
-        let mut session = evenkeel_kernel::Session::open().ok()?;
-        let link = session.link(&device.0).ok()??;
-        let qdiscs = session.qdiscs(link.index).ok()?;
-        let shapes = ["cake", "htb", "tbf", "hfsc"];
-        let found = qdiscs
-            .into_iter()
-            .find(|q| shapes.contains(&q.kind.as_str()));
-        found.map(|q| q.kind)
-    };
-    kinds().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use evenkeel_core::plan::{Backend, Choice, Ingress, Segments};
 use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, State, StateDir};
 
-use super::Failed;
+use crate::failed::Failed;
 
 /// What the process that waits is called with.
 pub const RESTORE: &str = "restore-shaping";

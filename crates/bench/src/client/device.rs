@@ -52,6 +52,35 @@ impl Device {
         )
     }
 
+    /// What shapes it: `evenkeel` if it has a record there, else a queueing discipline that does; empty
+    /// if none.
+    pub fn shaper(&self) -> String {
+        let dir = evenkeel_kernel::StateDir::new(evenkeel_kernel::state::DEFAULT_DIR);
+        if dir.load(&self.0).is_ok_and(|s| s.is_some()) {
+            return "evenkeel".into();
+        }
+        let kinds = || {
+            let mut session = evenkeel_kernel::Session::open().ok()?;
+            let link = session.link(&self.0).ok()??;
+            let qdiscs = session.qdiscs(link.index).ok()?;
+            let shapes = ["cake", "htb", "tbf", "hfsc"];
+            let found = qdiscs
+                .into_iter()
+                .find(|q| shapes.contains(&q.kind.as_str()));
+            found.map(|q| q.kind)
+        };
+        kinds().unwrap_or_default()
+    }
+
+    /// Bytes that wait in our own queues, and packets that these have dropped so far; `None` unless
+    /// evenkeel shapes it.
+    pub fn own_queue(&self) -> Option<(u64, u64)> {
+        let dir = evenkeel_kernel::StateDir::new(evenkeel_kernel::state::DEFAULT_DIR);
+        let all = evenkeel_kernel::status(&dir, Some(&self.0)).ok()?;
+        let s = all.first()?;
+        Some((s.up.backlog + s.down.backlog, s.up.dropped + s.down.dropped))
+    }
+
     /// Radio.
     pub fn is_wifi(&self) -> bool {
         ["wireless", "phy80211"]

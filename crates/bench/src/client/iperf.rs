@@ -12,8 +12,8 @@ use std::time::Duration;
 use evenkeel_report::bench::form::{Stream, Way};
 use serde_json::{Value, json};
 
-use super::Failed;
 use super::load::{LoadStream, StreamOutcome};
+use crate::failed::Failed;
 
 /// iperf3's port.
 pub const PORT: u16 = 5201;
@@ -210,8 +210,8 @@ fn cookie() -> Result<[u8; 37], Failed> {
 pub fn merge(outcomes: Vec<StreamOutcome>, theirs: Option<&Theirs>) -> Vec<Stream> {
     let uploads = outcomes.iter().filter(|o| o.way == Way::Up).count();
     let known = theirs.filter(|t| t.bytes.len() >= uploads);
-    let streams = outcomes.into_iter().enumerate().map(|(i, o)| {
-        evenkeel_sys::tcp::reset_on_close(&o.socket);
+    let streams = outcomes.into_iter().enumerate().map(|(i, mut o)| {
+        o.close();
         let acked: u64 = o.bytes.iter().sum();
         let received = known.and_then(|t| t.bytes.get(i)).copied();
         let received = received.filter(|n| o.way == Way::Up && *n > 0 && acked > 0);

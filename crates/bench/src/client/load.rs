@@ -47,8 +47,8 @@ pub struct LoadStream {
 /// What became of it.
 #[derive(Debug)]
 pub struct StreamOutcome {
-    /// Its socket, still open.
-    pub socket: TcpStream,
+    /// Its socket, as long as it is open.
+    pub socket: Option<TcpStream>,
     /// Which way.
     pub way: Way,
     /// What results call it.
@@ -63,6 +63,15 @@ pub struct StreamOutcome {
     pub retransmits: u64,
     /// When the other side ended it.
     pub ended: Option<f64>,
+}
+
+impl StreamOutcome {
+    /// Ends it at once: what is still in its buffers is not sent.
+    pub fn close(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            tcp::reset_on_close(&socket);
+        }
+    }
 }
 
 /// A load under way.
@@ -148,7 +157,7 @@ fn run(
         let acked = tcp::info(&s.socket).map_or(0, |i| i.acked) + s.head.len() as u64;
         running.push(Running {
             outcome: StreamOutcome {
-                socket: s.socket,
+                socket: Some(s.socket),
                 way: s.way,
                 mark: s.mark,
                 began,
@@ -180,7 +189,9 @@ fn run(
                     };
                     let ended = r.error || !turn(&mut s.outcome, now, &payload, live);
                     if ended {
-                        let _ = poller.remove(&s.outcome.socket);
+                        if let Some(socket) = &s.outcome.socket {
+                            let _ = poller.remove(socket);
+                        }
                         s.outcome.ended = Some(now);
                     }
                 }
@@ -191,9 +202,13 @@ fn run(
 
 /// Moves what can be moved; `false` once the other side has ended it.
 fn turn(s: &mut StreamOutcome, now: f64, payload: &[u8], live: &Live) -> bool {
+    let Some(socket) = &s.socket else {
+        return false;
+    };
+    let mut socket = socket;
     for _ in 0..TURNS {
         match s.way {
-            Way::Down => match tcp::discard(&s.socket, TURNS * CHUNK) {
+            Way::Down => match tcp::discard(socket, TURNS * CHUNK) {
                 Io::Moved(n) => {
                     count(&mut s.bytes, now, n as u64);
                     live.down.fetch_add(n as u64, Ordering::Relaxed);
@@ -201,7 +216,7 @@ fn turn(s: &mut StreamOutcome, now: f64, payload: &[u8], live: &Live) -> bool {
                 Io::Later => return true,
                 Io::Closed => return false,
             },
-            Way::Up => match (&s.socket).write(payload) {
+            Way::Up => match socket.write(payload) {
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return true,
                 Err(_) => return false,
@@ -217,7 +232,7 @@ fn look(s: &mut Running, now: f64, live: &Live) {
     if o.way == Way::Down || o.ended.is_some() {
         return;
     }
-    let Some(info) = tcp::info(&o.socket) else {
+    let Some(info) = o.socket.as_ref().and_then(tcp::info) else {
         return;
     };
     let moved = info.acked.saturating_sub(s.acked);

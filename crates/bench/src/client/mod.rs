@@ -22,6 +22,7 @@ use std::time::Duration;
 use evenkeel_report::bench::form::{self, Bench, Phases, Probe, Probes, Stream, Way};
 use evenkeel_sys::clock;
 
+pub use crate::failed::Failed;
 use crate::usage::Usage;
 use crate::web::{self, WebLoad, WebProbes};
 use checks::Facts;
@@ -30,30 +31,6 @@ use iperf::Iperf;
 use load::{Live, Load, LoadStream};
 use own::Control;
 use prober::{Kind, Prober};
-
-/// Why there is no result.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failed {
-    /// The work failed.
-    #[error("{0}")]
-    Work(String),
-    /// It makes no sense as asked.
-    #[error("{0}")]
-    Usage(String),
-    /// It is not permitted.
-    #[error("{0}")]
-    Denied(String),
-}
-
-impl From<evenkeel_sys::Error> for Failed {
-    fn from(e: evenkeel_sys::Error) -> Self {
-        if e.is_permission() {
-            Failed::Denied(e.to_string())
-        } else {
-            Failed::Work(e.to_string())
-        }
-    }
-}
 
 /// Which load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,6 +228,8 @@ pub fn run(o: &Options, cancel: &AtomicBool, show: &mut dyn FnMut(&Now)) -> Resu
         usage: Usage::now(),
         device: Device::towards(address),
         counters: Vec::new(),
+        backlog: Vec::new(),
+        dropped: None,
     };
     run.measure(far, interval)
 }
@@ -289,10 +268,10 @@ fn size(control: &Control, down: usize, up: usize) -> Result<Duration, Failed> {
         let began = clock::monotonic();
         let load = Load::start(vec![stream], began, Arc::default())?;
         std::thread::sleep(SIZING);
-        let outcomes = load.finish()?;
+        let mut outcomes = load.finish()?;
         let seconds = clock::monotonic().saturating_sub(began).as_secs_f64();
-        for o in &outcomes {
-            evenkeel_sys::tcp::reset_on_close(&o.socket);
+        for o in &mut outcomes {
+            o.close();
             slower = slower.min(o.bytes.iter().sum::<u64>() as f64 * 8.0 / seconds);
         }
     }
@@ -331,6 +310,10 @@ struct Run<'a> {
     device: Option<Device>,
     /// The device's counters: at the beginning, around the load, at the end.
     counters: Vec<(f64, device::Counters)>,
+    /// What waits in our own queues where evenkeel shapes: s, bytes.
+    backlog: Vec<(f64, f64)>,
+    /// Packets that those had dropped at the first look, and at the last.
+    dropped: Option<(u64, u64)>,
 }
 
 /// Everything that a load may be.
@@ -367,6 +350,19 @@ impl Run<'_> {
                 .and_then(Device::counters)
                 .map(|c| (at, c)),
         );
+    }
+
+    /// Looks at our own queues, if there are any.
+    fn look_at_own_queue(&mut self) {
+        // Where there were none at the first look there will be none.
+        if self.dropped.is_none() && self.seconds() > 1.0 {
+            return;
+        }
+        if let Some((backlog, dropped)) = self.device.as_ref().and_then(Device::own_queue) {
+            self.backlog.push((self.seconds(), backlog as f64));
+            let before = self.dropped.map_or(dropped, |d| d.0);
+            self.dropped = Some((before, dropped));
+        }
     }
 
     fn measure(&mut self, mut far: FarEnd, interval: Duration) -> Result<Bench, Failed> {
@@ -474,6 +470,7 @@ impl Run<'_> {
         let rest: Duration = self.ends[i + 1..].iter().sum();
         while clock::monotonic() < until && !self.cancel.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK.min(until.saturating_sub(clock::monotonic())));
+            self.look_at_own_queue();
             let now = clock::monotonic();
             let (down, up) = (
                 self.live.down.load(Ordering::Relaxed),
@@ -582,12 +579,9 @@ impl Run<'_> {
         Ok(match loading {
             Loading::Nothing => (Streams::Done(Vec::new()), None),
             Loading::Own(load) => {
-                let outcomes = load.finish()?;
+                let mut outcomes = load.finish()?;
                 // Nothing of them stays on the line.
-                for o in &outcomes {
-                    evenkeel_sys::tcp::reset_on_close(&o.socket);
-                    let _ = o.socket.shutdown(std::net::Shutdown::Both);
-                }
+                outcomes.iter_mut().for_each(load::StreamOutcome::close);
                 (Streams::Raw(outcomes), None)
             }
             Loading::Iperf(load, mut iperf) => {
@@ -623,7 +617,11 @@ impl Run<'_> {
                 u.release().to_string_lossy().into_owned()
             }),
             program: concat!("evenkeel-bench ", env!("CARGO_PKG_VERSION")).into(),
-            shaper: self.device.as_ref().map(checks::shaper).unwrap_or_default(),
+            shaper: self.device.as_ref().map(Device::shaper).unwrap_or_default(),
+            backlog: self.backlog.clone(),
+            dropped_by_us: self
+                .dropped
+                .map_or(0, |(before, now)| now.saturating_sub(before)),
             phases,
             streams,
             probes,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use evenkeel_report::bench::form::{BIN_S, Stream, Way};
 use evenkeel_sys::tcp;
 
-use super::Failed;
 use super::load::{LoadStream, StreamOutcome};
+use crate::failed::Failed;
 use crate::proto::{
     self, Answer, BIN_MS, LONGEST_ANSWER, MAGIC, Request, StreamHead, StreamReport,
 };
@@ -190,7 +190,6 @@ impl Control {
 pub fn merge(outcomes: Vec<StreamOutcome>, report: Option<&Report>, half_rtt: f64) -> Vec<Stream> {
     let reports = report.map_or(&[][..], |r| &r.streams);
     let streams = outcomes.into_iter().zip(0u16..).map(|(o, id)| {
-        tcp::reset_on_close(&o.socket);
         let theirs = reports.iter().find(|r| r.id == id);
         let arrived = o.began + half_rtt;
         let mut s = Stream {

@@ -30,7 +30,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::clients::Clients;
-use super::{Config, ServeError};
+use super::config::{Config, ServeError};
 
 /// A connection must have shown a request, or its TLS handshake, so soon.
 const PATIENCE: Duration = Duration::from_secs(10);

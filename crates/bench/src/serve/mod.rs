@@ -7,13 +7,13 @@
 //! too slow, silent or wrong is closed, and the others do not notice. Non-goals: users, logs, files.
 
 mod clients;
+mod config;
 mod http;
 mod tcp;
 mod udp;
 
 use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -21,19 +21,7 @@ use evenkeel_sys::Error;
 use evenkeel_sys::poll::Waker;
 
 pub use clients::{Clients, Limits};
-
-/// What a server is told.
-#[derive(Debug, Clone, Default)]
-pub struct Config {
-    /// Addresses to listen on; with port 0 the kernel chooses one.
-    pub listen: Vec<SocketAddr>,
-    /// What clients must say; empty: anybody may measure.
-    pub token: String,
-    /// Certificate chain and key, PEM; without them HTTP is not encrypted.
-    pub tls: Option<(PathBuf, PathBuf)>,
-    /// What each client may take.
-    pub limits: Limits,
-}
+pub use config::{Config, ServeError};
 
 /// A running server; it ends when dropped.
 #[derive(Debug)]
@@ -92,20 +80,4 @@ impl Drop for Server {
             let _ = thread.join();
         }
     }
-}
-
-/// Why it does not serve.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The kernel refused.
-    #[error(transparent)]
-    Sys(#[from] Error),
-    /// The certificate or its key.
-    #[error("read {}: {why}", path.display())]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
 }

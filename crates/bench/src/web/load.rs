@@ -14,8 +14,8 @@ use hyper::Method;
 use hyper::body::Bytes;
 
 use super::{Connection, Outgoing, Site, connect, refused};
-use crate::client::Failed;
 use crate::client::load::{Live, count};
+use crate::failed::Failed;
 
 /// How often the kernel is asked for round trips and acknowledged bytes.
 const LOOK: Duration = Duration::from_millis(100);

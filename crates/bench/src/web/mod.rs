@@ -28,7 +28,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::client::Failed;
+use crate::failed::Failed;
 
 pub(crate) use load::{Growth, WebLoad};
 pub(crate) use probes::WebProbes;

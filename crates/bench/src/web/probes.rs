@@ -14,8 +14,8 @@ use evenkeel_sys::{clock, tcp};
 
 use super::load::{SharedConnections, WebLoad};
 use super::{Site, connect};
-use crate::client::Failed;
 use crate::client::prober::Latest;
+use crate::failed::Failed;
 
 /// From one probe to the next of its kind: the draft allows 100 a second in all.
 const INTERVAL: Duration = Duration::from_millis(50);

@@ -101,89 +101,107 @@ fn pings(b: &Bench) -> Vec<(f64, Option<f64>)> {
     all.iter().map(|p| (p.t - b.phases.load, p.rtt)).collect()
 }
 
+/// One of the stacked panels.
+struct Stacked {
+    label: String,
+    y: Axis,
+    lines: Vec<Line>,
+    crosses: Vec<(usize, Vec<f64>)>,
+    /// Of a panel's usual height.
+    share: f64,
+}
+
+/// A line for each run; `None` if there is nothing on them.
+fn lines_of(
+    shown: &[(String, &Bench)],
+    points: impl Fn(&Bench) -> Vec<(f64, Option<f64>)>,
+) -> Option<(Vec<Line>, f64)> {
+    let n = shown.len();
+    let line = |(i, (_, b)): (usize, &(String, &Bench))| Line {
+        colour: colour(i, n),
+        points: points(b),
+    };
+    let lines: Vec<Line> = shown.iter().enumerate().map(line).collect();
+    let (_, high) = range(
+        lines
+            .iter()
+            .flat_map(|l| l.points.iter().filter_map(|p| p.1)),
+    )?;
+    (high > 0.0).then_some((lines, high))
+}
+
+fn stacked_goodput(shown: &[(String, &Bench)], way: Way, name: &str) -> Option<Stacked> {
+    let (lines, high) = lines_of(shown, |b| smooth(b, way))?;
+    Some(Stacked {
+        label: format!("{name} (Mbit/s)"),
+        y: Axis::from_zero(high, 3),
+        lines,
+        crosses: Vec::new(),
+        share: 0.5,
+    })
+}
+
+fn stacked_ping(shown: &[(String, &Bench)]) -> Option<Stacked> {
+    let (lines, high) = lines_of(shown, pings)?;
+    let crosses = lines.iter().map(|l| {
+        let lost = l.points.iter().filter(|p| p.1.is_none()).map(|p| p.0);
+        (l.colour, lost.collect())
+    });
+    Some(Stacked {
+        label: format!("Ping, {} (ms)", shown.first()?.1.judged()?.kind),
+        y: Axis::from_zero(high, 4),
+        crosses: crosses.collect(),
+        lines,
+        share: 0.9,
+    })
+}
+
+/// Means while loaded, at the side of the panel.
+fn means(lines: &[Line], loaded: f64) -> Vec<Level> {
+    let mean = |l: &Line| {
+        let inside = l.points.iter().filter(|p| (0.0..loaded).contains(&p.0));
+        let v: Vec<f64> = inside.filter_map(|p| p.1).collect();
+        let mean = v.iter().sum::<f64>() / v.len().max(1) as f64;
+        (!v.is_empty()).then(|| Level {
+            colour: Some(l.colour),
+            y: mean,
+            label: format!("avg {mean:.*}", usize::from(mean < 100.0)),
+        })
+    };
+    lines.iter().filter_map(mean).collect()
+}
+
 fn panels(runs: &Named, layout: Layout) -> Option<Drawing> {
     let shown = typical(&groups(runs));
-    let n = shown.len();
     let ends = shown.iter().map(|(_, b)| b.phases);
     let lo = ends.clone().map(|p| -p.load).reduce(f64::min)?;
     let hi = ends.clone().map(|p| p.end - p.load).reduce(f64::max)?;
     let loaded = ends.map(|p| p.tail - p.load).reduce(f64::max)?;
     let x = Axis::exact(lo, hi, layout.x_ticks);
     let mut body = String::new();
-    let names = shown.iter().map(|(name, _)| name.clone());
     let title = match &shown[..] {
         [(_, b)] => format!("Download, upload and ping: {} to {}", b.test, b.to),
         _ => "Download, upload and ping".into(),
     };
-    let keys = if n == 1 { Vec::new() } else { legend(names) };
+    let keys = match shown.len() {
+        1 => Vec::new(),
+        _ => legend(shown.iter().map(|(name, _)| name.clone())),
+    };
     let mut y = head(&mut body, layout, &title, &keys, false);
-    let goodput = |way: Way, name: &str| {
-        let lines: Vec<Line> = shown
-            .iter()
-            .enumerate()
-            .map(|(i, (_, b))| Line {
-                colour: colour(i, n),
-                points: smooth(b, way),
-            })
-            .collect();
-        let (_, high) = range(
-            lines
-                .iter()
-                .flat_map(|l| l.points.iter().filter_map(|p| p.1)),
-        )?;
-        (high > 0.0).then(|| {
-            (
-                format!("{name} (Mbit/s)"),
-                Axis::from_zero(high, 3),
-                lines,
-                Vec::new(),
-                0.5,
-            )
-        })
-    };
-    let ping = {
-        let lines: Vec<Line> = shown
-            .iter()
-            .enumerate()
-            .map(|(i, (_, b))| Line {
-                colour: colour(i, n),
-                points: pings(b),
-            })
-            .collect();
-        let (_, high) = range(
-            lines
-                .iter()
-                .flat_map(|l| l.points.iter().filter_map(|p| p.1)),
-        )?;
-        let crosses = lines.iter().map(|l| {
-            let lost = l.points.iter().filter(|p| p.1.is_none()).map(|p| p.0);
-            (l.colour, lost.collect::<Vec<f64>>())
-        });
-        let crosses: Vec<_> = crosses.collect();
-        Some((
-            format!("Ping, {} (ms)", shown[0].1.judged()?.kind),
-            Axis::from_zero(high, 4),
-            lines,
-            crosses,
-            0.9,
-        ))
-    };
-    let all: Vec<_> = [
-        goodput(Way::Down, "Download"),
-        goodput(Way::Up, "Upload"),
-        ping,
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let all = [
+        stacked_goodput(&shown, Way::Down, "Download"),
+        stacked_goodput(&shown, Way::Up, "Upload"),
+        stacked_ping(&shown),
+    ];
+    let all: Vec<Stacked> = all.into_iter().flatten().collect();
     let last = all.len();
-    for (k, (label, axis, lines, crosses, share)) in all.into_iter().enumerate() {
+    for (k, s) in all.into_iter().enumerate() {
         y += layout.text * 2.2;
         let frame = Frame {
             left: LEFT,
             top: y,
             width: layout.width - LEFT - RIGHT,
-            height: share * layout.panel,
+            height: s.share * layout.panel,
         };
         let (from, to) = (x.place(0.0), x.place(loaded));
         let _ = writeln!(
@@ -194,29 +212,15 @@ fn panels(runs: &Named, layout: Layout) -> Option<Drawing> {
             (to - from) * frame.width,
             frame.height
         );
-        let levels = lines.iter().filter_map(|l| {
-            let inside = l
-                .points
-                .iter()
-                .filter(|p| (0.0..loaded).contains(&p.0))
-                .filter_map(|p| p.1);
-            let v: Vec<f64> = inside.collect();
-            let mean = v.iter().sum::<f64>() / v.len().max(1) as f64;
-            (!v.is_empty()).then(|| Level {
-                colour: Some(l.colour),
-                y: mean,
-                label: format!("avg {mean:.*}", usize::from(mean < 100.0)),
-            })
-        });
         let plot = Panel {
             x: x.clone(),
-            y: axis,
-            y_label: label,
+            y: s.y,
+            y_label: s.label,
             x_label: (k + 1 == last).then(|| "Seconds from the load's begin (shaded: load)".into()),
             stroked: false,
-            levels: levels.collect(),
-            crosses,
-            lines,
+            levels: means(&s.lines, loaded),
+            crosses: s.crosses,
+            lines: s.lines,
         };
         panel(&mut body, &plot, frame, layout.text);
         y += frame.height + layout.text * 0.6;
@@ -296,100 +300,109 @@ fn ecdf(runs: &Named, layout: Layout) -> Option<Drawing> {
     Some(single(layout, title, &keys, &plot))
 }
 
+/// Of a run: goodput of a way, if it had any.
+type Carried = fn(&Figures) -> Option<f64>;
+
+/// Goodput and increase of a run.
+fn point(b: &Bench, way: Carried) -> Option<(f64, f64)> {
+    let f = figures(b);
+    Some((way(&f)?, f.increase?.avg))
+}
+
+fn mean(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let n = points.len() as f64;
+    let sum = points
+        .iter()
+        .fold((0.0, 0.0), |s, p| (s.0 + p.0, s.1 + p.1));
+    (n > 0.0).then_some((sum.0 / n, sum.1 / n))
+}
+
 /// Induced latency against goodput, a dot for each run, an arrow from the first group's mean to each
 /// other's.
 fn arrows(runs: &Named, layout: Layout) -> Option<Drawing> {
     let groups = groups(runs);
-    let n = groups.len();
-    if n < 2 {
+    if groups.len() < 2 {
         return None;
     }
-    type Carried = fn(&Figures) -> Option<f64>;
-    let point = |b: &Bench, way: Carried| {
-        let f = figures(b);
-        Some((way(&f)?, f.increase?.avg))
-    };
     let ways: [(&str, Carried); 2] = [("Download", |f| f.down_mbit), ("Upload", |f| f.up_mbit)];
-    let ways: Vec<_> = ways
-        .into_iter()
-        .filter(|(_, way)| runs.iter().any(|(_, b)| point(b, *way).is_some()))
-        .collect();
+    let has = |way: Carried| runs.iter().any(|(_, b)| point(b, way).is_some());
+    let ways: Vec<_> = ways.into_iter().filter(|w| has(w.1)).collect();
     let mut body = String::new();
     let names = groups.iter().map(|g| g.0.clone()).collect::<Vec<_>>();
     let title = "Increase of the ping against goodput";
-    let top = head(&mut body, layout, title, &legend(names.into_iter()), false) + layout.text * 2.2;
+    let keys = legend(names.into_iter());
+    let top = head(&mut body, layout, title, &keys, false) + layout.text * 2.2;
     let columns = layout.columns(ways.len());
-    let rows = ways.len().div_ceil(columns);
     let column = layout.width / columns as f64;
     let step = layout.panel + layout.text * 6.0;
     for (k, (name, way)) in ways.iter().enumerate() {
-        let all: Vec<Vec<(f64, f64)>> = groups
-            .iter()
-            .map(|g| g.1.iter().filter_map(|b| point(b, *way)).collect())
-            .collect();
-        let (_, right) = range(all.iter().flatten().map(|p| p.0))?;
-        let (_, high) = range(all.iter().flatten().map(|p| p.1))?;
-        let (x, y) = (
-            Axis::from_zero(right * 1.05, layout.x_ticks / columns),
-            Axis::from_zero(high.max(1.0) * 1.05, 4),
-        );
+        let of = |g: &(String, Vec<&Bench>)| g.1.iter().filter_map(|b| point(b, *way)).collect();
+        let all: Vec<Vec<(f64, f64)>> = groups.iter().map(of).collect();
         let frame = Frame {
             left: (k % columns) as f64 * column + LEFT,
             top: top + (k / columns) as f64 * step,
             width: column - LEFT - RIGHT / 2.0,
             height: layout.panel,
         };
-        let plot = Panel {
-            x: x.clone(),
-            y: y.clone(),
-            y_label: "Mean increase (ms): lower is better".into(),
-            x_label: Some(format!("{name} (Mbit/s): right is better")),
-            stroked: false,
-            lines: Vec::new(),
-            levels: Vec::new(),
-            crosses: Vec::new(),
-        };
-        panel(&mut body, &plot, frame, layout.text);
-        let at = |p: (f64, f64)| {
-            (
-                frame.left + x.place(p.0) * frame.width,
-                frame.top + (1.0 - y.place(p.1)) * frame.height,
-            )
-        };
-        for (i, points) in all.iter().enumerate() {
-            for p in points {
-                let (px, py) = at(*p);
-                let _ = writeln!(
-                    body,
-                    r#"<path class="l c{}" stroke-width="7" style="stroke-width:7" d="M{px:.1} {py:.1}h.1"/>"#,
-                    colour(i, n) % crate::chart::COLOURS
-                );
-            }
-        }
-        let mean = |v: &[(f64, f64)]| {
-            let count = v.len() as f64;
-            (!v.is_empty()).then(|| {
-                (
-                    v.iter().map(|p| p.0).sum::<f64>() / count,
-                    v.iter().map(|p| p.1).sum::<f64>() / count,
-                )
-            })
-        };
-        let Some(from) = mean(&all[0]).map(at) else {
-            continue;
-        };
-        for (i, points) in all.iter().enumerate().skip(1) {
-            let Some(to) = mean(points).map(at) else {
-                continue;
-            };
-            arrow(&mut body, from, to, colour(i, n) % crate::chart::COLOURS);
-        }
+        plane(&mut body, name, &all, frame, layout.text)?;
     }
+    let rows = ways.len().div_ceil(columns);
     Some(Drawing {
         width: layout.width,
         height: (top + rows as f64 * step).ceil(),
         body,
     })
+}
+
+/// One plane of goodput and increase, with the dots of each group.
+fn plane(
+    body: &mut String,
+    name: &str,
+    all: &[Vec<(f64, f64)>],
+    frame: Frame,
+    text: f64,
+) -> Option<()> {
+    let (_, right) = range(all.iter().flatten().map(|p| p.0))?;
+    let (_, high) = range(all.iter().flatten().map(|p| p.1))?;
+    let (x, y) = (
+        Axis::from_zero(right * 1.05, 5),
+        Axis::from_zero(high.max(1.0) * 1.05, 4),
+    );
+    let at = |p: (f64, f64)| {
+        (
+            frame.left + x.place(p.0) * frame.width,
+            frame.top + (1.0 - y.place(p.1)) * frame.height,
+        )
+    };
+    let plot = Panel {
+        x: x.clone(),
+        y: y.clone(),
+        y_label: "Mean increase (ms): lower is better".into(),
+        x_label: Some(format!("{name} (Mbit/s): right is better")),
+        stroked: false,
+        lines: Vec::new(),
+        levels: Vec::new(),
+        crosses: Vec::new(),
+    };
+    panel(body, &plot, frame, text);
+    let n = all.len();
+    let shade = |i: usize| colour(i, n) % crate::chart::COLOURS;
+    for (i, points) in all.iter().enumerate() {
+        for (px, py) in points.iter().map(|p| at(*p)) {
+            let _ = writeln!(
+                body,
+                r#"<path class="l c{}" style="stroke-width:7" d="M{px:.1} {py:.1}h.1"/>"#,
+                shade(i)
+            );
+        }
+    }
+    let from = mean(all.first()?).map(at)?;
+    for (i, points) in all.iter().enumerate().skip(1) {
+        if let Some(to) = mean(points).map(at) {
+            arrow(body, from, to, shade(i));
+        }
+    }
+    Some(())
 }
 
 fn arrow(out: &mut String, from: (f64, f64), to: (f64, f64), colour: usize) {

@@ -15,6 +15,9 @@ const STEP: f64 = 0.2;
 /// The largest file that is read, bytes of JSON.
 const LARGEST: u64 = 256 << 20;
 
+/// Where the ends of our phases stand among a test's parameters: flent's have whole seconds.
+const PHASES: &str = "evenkeel_phases";
+
 /// The name of flent's test that has such series.
 fn test(b: &Bench) -> &'static str {
     match b.test.as_str() {
@@ -81,13 +84,13 @@ fn ping_name(b: &Bench, p: &Probes) -> String {
     }
 }
 
-/// Mbit/s at each step of the load; nothing before and after, as flent's netperf.
+/// Mbit/s at each step that the load touches; nothing before and after, as flent's netperf.
 fn goodput(s: &Stream, phases: Phases, steps: usize) -> Vec<Option<f64>> {
     let bins = (STEP / BIN_S).round() as usize;
     let at = |i: usize| {
         let t = i as f64 * STEP;
         let bytes: u64 = s.bytes.iter().skip(i * bins).take(bins).sum();
-        (phases.load <= t && t < phases.tail).then(|| bytes as f64 * 8.0 / 1e6 / STEP)
+        (phases.load < t + STEP && t < phases.tail).then(|| bytes as f64 * 8.0 / 1e6 / STEP)
     };
     (0..steps).map(at).collect()
 }
@@ -178,6 +181,7 @@ fn document(b: &Bench) -> Value {
         raw.insert(ping_name(b, p), Value::Array(values.collect()));
     }
     let began = time(b.began);
+    let p = b.phases;
     let count = |way: Way| b.streams.iter().filter(|s| s.way == way).count();
     json!({
         "version": 4,
@@ -192,6 +196,7 @@ fn document(b: &Bench) -> Value {
             "TEST_PARAMETERS": {
                 "download_streams": count(Way::Down).to_string(),
                 "upload_streams": count(Way::Up).to_string(),
+                PHASES: format!("{:.4} {:.4} {:.4}", p.load, p.tail, p.end),
             },
         },
     })
@@ -266,11 +271,11 @@ pub fn parse(text: &[u8]) -> Result<Bench, String> {
         far_end: "flent".into(),
         host: word("LOCAL_HOST"),
         began: t0,
-        phases: Phases {
+        phases: ours(metadata).unwrap_or(Phases {
             load: before,
             tail: before + length,
             end: total,
-        },
+        }),
         ..Bench::default()
     };
     let empty = Map::new();
@@ -289,6 +294,15 @@ pub fn parse(text: &[u8]) -> Result<Bench, String> {
     // The judged kind first: unmarked UDP.
     b.probes.sort_by_key(|p| (p.kind != "UDP", p.mark != "BE"));
     Ok(b)
+}
+
+/// The phases, if the file is one of ours.
+fn ours(metadata: &Value) -> Option<Phases> {
+    let text = metadata["TEST_PARAMETERS"][PHASES].as_str()?;
+    let mut ends = text.split(' ').map(str::parse::<f64>);
+    let (load, tail, end) = (ends.next()?.ok()?, ends.next()?.ok()?, ends.next()?.ok()?);
+    let sane = 0.0 <= load && load <= tail && tail <= end && end < LONGEST;
+    sane.then_some(Phases { load, tail, end })
 }
 
 fn way(name: &str) -> Option<Way> {

@@ -59,7 +59,7 @@ fn one(b: &Bench) -> Markup {
         }
         p style="font-size:1.15em" { (text::sentence(b, &f)) }
         @if b.interrupted { p { "It was interrupted: these are the figures until then." } }
-        @if let Some(ways) = text::ways(&f) { p { (ways) } }
+        @if let Some(ways) = text::ways(&f).filter(|_| b.void().is_empty()) { p { (ways) } }
     }
 }
 

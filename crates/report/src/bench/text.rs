@@ -273,8 +273,16 @@ pub fn text(runs: &[(String, Bench)]) -> String {
         if b.interrupted {
             let _ = writeln!(out, "It was interrupted: these are the figures until then.");
         }
-        if let Some(ways) = ways(&f) {
+        if let Some(ways) = ways(&f).filter(|_| b.void().is_empty()) {
             let _ = writeln!(out, "{ways}");
+        }
+        if !b.backlog.is_empty() {
+            let most = b.backlog.iter().map(|p| p.1).fold(0.0, f64::max) / 1000.0;
+            let _ = writeln!(
+                out,
+                "Our own queues dropped {} packets and held {most:.0} kB at most.",
+                b.dropped_by_us
+            );
         }
         let _ = write!(out, "\n{table}");
         let mut others = Table::new(&[left("Measure"), left("Value"), left("By")]);

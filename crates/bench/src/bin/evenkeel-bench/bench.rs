@@ -12,7 +12,7 @@ use evenkeel_report::bench as report;
 use evenkeel_report::bench::form::Bench;
 use evenkeel_terminal::{Failure, StatusLine, print};
 
-use crate::failure;
+use crate::failure::failure;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]

@@ -4,14 +4,15 @@
 //! reads the command line and hands over; each command has a file of its own.
 
 mod bench;
+mod failure;
 mod serve;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use evenkeel_bench::client::{Failed, compare};
-use evenkeel_terminal::Failure;
+use evenkeel_bench::client::compare;
+use failure::failure;
 
 /// Measures latency under load on your own line.
 #[derive(Debug, Parser)]
@@ -33,15 +34,6 @@ enum Command {
         /// Where records are
         dir: PathBuf,
     },
-}
-
-/// Exit codes as all commands have them.
-fn failure(e: Failed) -> Failure {
-    match e {
-        Failed::Work(line) => Failure::work(line),
-        Failed::Usage(line) => Failure::usage(line),
-        Failed::Denied(line) => Failure::denied(line),
-    }
 }
 
 fn main() -> ExitCode {

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use common::{never, options, sh, world};
@@ -55,7 +56,6 @@ fn a_thousand_connections_and_worse() {
                     .parse::<std::net::SocketAddrV4>()
                     .unwrap()
                     .into();
-                use std::os::fd::AsRawFd as _;
                 nix::sys::socket::bind(socket.as_raw_fd(), &from).unwrap();
                 if nix::sys::socket::connect(socket.as_raw_fd(), &to).is_err() {
                     continue;
@@ -157,7 +157,7 @@ fn udp_amplifies_nothing() {
             long.resize(1400, 7);
             let mut oversized = probe.to_vec();
             oversized.resize(9000, 7);
-            let mut b = [0; 65_536];
+            let mut b = vec![0; 65_536];
             for (question, answered) in [
                 (&probe[..], true),
                 (&probe[..12], true),

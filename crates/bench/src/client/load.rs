@@ -176,12 +176,16 @@ fn run(
         for r in &ready {
             match r.token {
                 STOP => {
-                    running.iter_mut().for_each(|s| look(s, now, live));
+                    for s in &mut running {
+                        look(s, now, live);
+                    }
                     return Ok(running.into_iter().map(|s| s.outcome).collect());
                 }
                 TIMER => {
                     timer.clear();
-                    running.iter_mut().for_each(|s| look(s, now, live));
+                    for s in &mut running {
+                        look(s, now, live);
+                    }
                 }
                 token => {
                     let Some(s) = running.get_mut(token as usize) else {

@@ -537,7 +537,7 @@ impl Run<'_> {
                         self.o.to
                     )));
                 }
-                Ok(Prepared::Web((**site).clone()))
+                Ok(Prepared::Web(site.clone()))
             }
         }
     }
@@ -562,7 +562,7 @@ impl Run<'_> {
                     streams: (self.down, self.up),
                     every,
                 };
-                let load = WebLoad::start(site, growth, self.zero, live)?;
+                let load = WebLoad::start(*site, growth, self.zero, live)?;
                 if let Some(w) = &probing.web {
                     w.carried_by(&load);
                 }
@@ -636,7 +636,7 @@ enum Prepared {
     Nothing,
     Own(Vec<LoadStream>),
     Iperf(Box<Iperf>, Vec<LoadStream>),
-    Web(web::Site),
+    Web(Box<web::Site>),
 }
 
 enum Streams {

@@ -44,6 +44,9 @@ const UNSENT: u32 = 128 * 1024;
 /// What a client may send before it was taken: a round trip of 100 ms at 1 Gbit/s.
 const WINDOW: u32 = 12 << 20;
 
+/// The record that a TLS handshake begins with.
+const HANDSHAKE: u8 = 0x16;
+
 type Shared = Arc<Mutex<Clients>>;
 
 fn lock(clients: &Shared) -> MutexGuard<'_, Clients> {
@@ -126,8 +129,6 @@ async fn connection(
     let socket = tokio::net::TcpStream::from_std(socket).ok()?;
     let mut first = [0];
     socket.peek(&mut first).await.ok()?;
-    /// The record that a TLS handshake begins with.
-    const HANDSHAKE: u8 = 0x16;
     if first[0] != HANDSHAKE {
         requests(socket, peer, false, clients).await;
         return Some(());

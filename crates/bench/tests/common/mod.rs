@@ -39,13 +39,13 @@ pub(crate) struct World {
     pub(crate) near: Netns,
     pub(crate) far: Netns,
     /// Keeps `far`'s name for `ip link`.
-    _holder: std::process::Child,
+    holder: std::process::Child,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = self._holder.kill();
-        let _ = self._holder.wait();
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn world(test: &str, down: u32, up: u32) -> Option<World> {
     Some(World {
         near,
         far,
-        _holder: holder,
+        holder: holder,
     })
 }
 

@@ -286,11 +286,11 @@ pub fn rpm(s: &RpmSamples) -> Option<Rpm> {
         .zip(trimmed(&s.http_foreign))
         .map(|(tcp, http)| match trimmed(&s.tls_foreign) {
             Some(tls) => 60_000.0 / ((tcp + tls + http) / 3.0),
-            None => 60_000.0 / ((tcp + http) / 2.0),
+            None => 60_000.0 / f64::midpoint(tcp, http),
         });
     let loaded = trimmed(&s.http_self).map(|http| 60_000.0 / http);
     let rpm = match (foreign, loaded) {
-        (Some(f), Some(l)) => (f + l) / 2.0,
+        (Some(f), Some(l)) => f64::midpoint(f, l),
         (one, other) => one.or(other)?,
     };
     Some(Rpm {
@@ -381,30 +381,29 @@ pub fn paired(series: &[f64]) -> Option<Difference> {
     if pairs < 2 || series.iter().any(|v| !v.is_finite()) {
         return None;
     }
-    // y_i = a + b i + (i odd) d + noise: least squares, with the residual's freedom for t.
+    // value_i = level + drift i + (i odd) effect + noise: least squares, with the residual's freedom
+    // for Student's t.
     let n = pairs * 2;
-    let y = &series[..n];
-    let x = |i: usize| i as f64 - (n as f64 - 1.0) / 2.0;
-    let z = |i: usize| if i % 2 == 1 { 0.5 } else { -0.5 };
-    let sum = |f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>();
-    let mean = sum(&|i| y[i]) / n as f64;
-    let (xx, zz, xz) = (
-        sum(&|i| x(i) * x(i)),
-        sum(&|i| z(i) * z(i)),
-        sum(&|i| x(i) * z(i)),
+    let time = |i: usize| i as f64 - (n as f64 - 1.0) / 2.0;
+    let kind = |i: usize| if i % 2 == 1 { 0.5 } else { -0.5 };
+    let sum = |term: &dyn Fn(usize) -> f64| (0..n).map(term).sum::<f64>();
+    let mean = sum(&|i| series[i]) / n as f64;
+    let (times, kinds, both) = (
+        sum(&|i| time(i) * time(i)),
+        sum(&|i| kind(i) * kind(i)),
+        sum(&|i| time(i) * kind(i)),
     );
-    let (xy, zy) = (
-        sum(&|i| x(i) * (y[i] - mean)),
-        sum(&|i| z(i) * (y[i] - mean)),
-    );
-    let det = xx * zz - xz * xz;
-    let (b, d) = ((xy * zz - zy * xz) / det, (zy * xx - xy * xz) / det);
-    let rss = sum(&|i| (y[i] - mean - b * x(i) - d * z(i)).powi(2));
+    let by_time = sum(&|i| time(i) * (series[i] - mean));
+    let by_kind = sum(&|i| kind(i) * (series[i] - mean));
+    let det = times * kinds - both * both;
+    let drift = (by_time * kinds - by_kind * both) / det;
+    let effect = (by_kind * times - by_time * both) / det;
+    let rest = |i: usize| series[i] - mean - drift * time(i) - effect * kind(i);
     let free = n - 3;
-    let error = (rss / free as f64 * xx / det).sqrt();
+    let error = (sum(&|i| rest(i).powi(2)) / free as f64 * times / det).sqrt();
     let t = T95.get(free - 1).copied().unwrap_or(1.96);
     Some(Difference {
-        mean: d,
+        mean: effect,
         half: t * error,
         pairs,
     })
@@ -544,19 +543,21 @@ mod tests {
         s.tls_foreign.clear();
         assert_eq!(rpm(&s).unwrap().foreign, Some(2400.0));
         s.http_self.clear();
-        assert_eq!(rpm(&s).unwrap().rpm, 2400.0);
+        assert_eq!(rpm(&s).map(|r| r.rpm), Some(2400.0));
         assert_eq!(rpm(&RpmSamples::default()), None);
     }
 
     #[test]
     fn qoo_by_hand() {
         let call = &USES[1];
-        assert_eq!(call.score(&[75.0], 0.0, Some(10.0), None).score, 50.0);
-        assert_eq!(
-            call.score(&[75.0], 0.004, Some(10.0), None).score.round(),
-            25.0
-        );
-        assert_eq!(call.score(&[10.0], 0.0, Some(1.0), None).score, 0.0);
+        for (rtt, loss, rate, score) in [
+            (75.0, 0.0, 10.0, 50.0),
+            (75.0, 0.004, 10.0, 25.0),
+            (10.0, 0.0, 1.0, 0.0),
+        ] {
+            let found = call.score(&[rtt], loss, Some(rate), None).score;
+            assert!((found - score).abs() < 1e-6, "{rtt} {loss} {rate}: {found}");
+        }
     }
 
     /// A line that drifts by 20 % during eight runs, with noise: of 20 seeds the interval holds the

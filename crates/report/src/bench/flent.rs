@@ -145,20 +145,25 @@ pub(crate) fn time(since_1970: f64) -> String {
 fn parse_time(text: &str) -> Option<f64> {
     let (date, clock) = text.trim_end_matches('Z').split_once('T')?;
     let mut date = date.splitn(3, '-').map(str::parse::<i64>);
-    let (y, m, d) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
-    if !(1970..3000).contains(&y) || !(1..=12).contains(&m) || !(1..=31).contains(&d) {
+    let mut next = || date.next()?.ok();
+    let (year, month, day) = (next()?, next()?, next()?);
+    if !(1970..3000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    let mut clock = clock.splitn(3, ':');
-    let (h, min, s): (f64, f64, f64) = (
-        clock.next()?.parse().ok()?,
-        clock.next()?.parse().ok()?,
-        clock.next()?.parse().ok()?,
-    );
-    let (y, mp) = if m > 2 { (y, m - 3) } else { (y - 1, m + 9) };
-    let (era, yoe) = (y / 400, y % 400);
-    let doe = yoe * 365 + yoe / 4 - yoe / 100 + (153 * mp + 2) / 5 + d - 1;
-    Some((era * 146_097 + doe - 719_468) as f64 * 86_400.0 + h * 3600.0 + min * 60.0 + s)
+    let mut seconds = 0.0;
+    let mut parts = clock.splitn(3, ':').map(str::parse::<f64>);
+    for unit in [3600.0, 60.0, 1.0] {
+        seconds += parts.next()?.ok()? * unit;
+    }
+    // March is the first month, so that leap days stand at the end.
+    let (year, since_march) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let (era, of_era) = (year / 400, year % 400);
+    let days = of_era * 365 + of_era / 4 - of_era / 100 + (153 * since_march + 2) / 5 + day - 1;
+    Some((era * 146_097 + days - 719_468) as f64 * 86_400.0 + seconds)
 }
 
 /// The file's JSON.

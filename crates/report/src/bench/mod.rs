@@ -37,6 +37,12 @@ pub fn named(runs: Vec<Bench>) -> Vec<(String, Bench)> {
         .collect()
 }
 
+/// The one field that every version has.
+#[derive(serde::Deserialize)]
+struct Known {
+    bench_version: u32,
+}
+
 /// A bench result, if `path` is one, or a flent file; `None` if it is something else that can be read.
 pub fn read(path: &Path) -> Result<Option<Bench>, Error> {
     let bytes = fs::read(path).map_err(|source| Error::Io {
@@ -50,10 +56,6 @@ pub fn read(path: &Path) -> Result<Option<Bench>, Error> {
     };
     if flent::is_gzip(&bytes) {
         return flent::read(&bytes).map(Some).map_err(refuse);
-    }
-    #[derive(serde::Deserialize)]
-    struct Known {
-        bench_version: u32,
     }
     match serde_json::from_slice::<Known>(&bytes) {
         Err(_) => Ok(None),
@@ -160,7 +162,7 @@ pub fn write(runs: &[(String, Bench)], out: &Path) -> Result<Vec<PathBuf>, Error
         () if suffix(".json") => each(runs, out, ".json", &mut written, result)?,
         () if suffix(".flent.gz") => each(runs, out, ".flent.gz", &mut written, gz)?,
         () if suffix(".png") || suffix(".svg") => {
-            picture(runs, draw::Kind::Panels, out, &mut written)?
+            picture(runs, draw::Kind::Panels, out, &mut written)?;
         }
         () => {
             fs::create_dir_all(out).map_err(|source| Error::Io {

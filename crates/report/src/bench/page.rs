@@ -4,6 +4,8 @@
 //! be hidden by their names (style alone, no script); a pointer over a figure reads it off (a few lines
 //! of script; without it the page is whole); it prints. Non-goals: the lab's results.
 
+use std::fmt::Write as _;
+
 use maud::{Markup, PreEscaped, html as markup};
 
 use super::draw::{Kind, colour, groups};
@@ -86,7 +88,7 @@ fn table(runs: &[(String, Bench)]) -> Markup {
                     tr {
                         @for (i, cell) in row.iter().enumerate() {
                             @if i == 0 { th scope="row" { (cell) } } @else {
-                                td data-label=(short[i]) class=[(cell == "–").then_some("none")] { span { (cell) } }
+                                td data-label=(short[i]) class=[(cell == "–").then_some("none")] { span { (figure(cell)) } }
                             }
                         }
                     }
@@ -96,12 +98,23 @@ fn table(runs: &[(String, Bench)]) -> Markup {
     }
 }
 
+/// A cell; a share stands below its figure.
+fn figure(cell: &str) -> Markup {
+    let (figure, share) = cell.split_once(' ').unwrap_or((cell, ""));
+    markup! { (figure) @if !share.is_empty() { " " small { (share) } } }
+}
+
 fn pictures(runs: &[(String, Bench)]) -> Markup {
     let groups = groups(runs);
     let n = groups.len();
-    let hide: String = (0..n)
-        .map(|i| format!("#g{i}:not(:checked)~.fig .c{c},#g{i}:not(:checked)~.fig .t{c}{{visibility:hidden}}", c = colour(i, n)))
-        .collect();
+    let mut hide = String::new();
+    for i in 0..n {
+        let c = colour(i, n);
+        let _ = write!(
+            hide,
+            "#g{i}:not(:checked)~.fig .c{c},#g{i}:not(:checked)~.fig .t{c}{{visibility:hidden}}"
+        );
+    }
     let mut drawings = Vec::new();
     for kind in Kind::ALL {
         for (layout, class) in [(WIDE, "wide"), (NARROW, "narrow")] {

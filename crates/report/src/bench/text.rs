@@ -25,14 +25,14 @@ pub(crate) fn sentence(b: &Bench, f: &Figures) -> String {
         .flatten()
         .collect();
     match (idle, f.increase, f.loaded_ms, &f.grades) {
-        (Some(idle), Some(i), Some(l), Some(g)) if !both.is_empty() => format!(
+        (Some(idle), Some(grew), Some(loaded), Some(grades)) if !both.is_empty() => format!(
             "While {} were carried, the ping was {} ms instead of {} ms ({} ms more on average, 99 % less than {} ms more): grade {}.",
             both.join(" and "),
-            ms(l.avg),
+            ms(loaded.avg),
             ms(idle),
-            ms(i.avg),
-            ms(i.p99),
-            g.dslreports
+            ms(grew.avg),
+            ms(grew.p99),
+            grades.dslreports
         ),
         (_, _, Some(l), _) if both.is_empty() => {
             format!(
@@ -121,6 +121,9 @@ pub(crate) fn rows(runs: &[(String, Bench)]) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// A figure, if a run has it.
+type What = fn(&Figures) -> Option<f64>;
+
 /// What a comparison A B A B ... came to: figure, unit, difference of the second group from the first.
 pub(crate) fn differences(
     runs: &[(String, Bench)],
@@ -140,7 +143,6 @@ pub(crate) fn differences(
     if !in_turn || a.len().min(b.len()) < 2 {
         return Vec::new();
     }
-    type What = fn(&Figures) -> Option<f64>;
     let all: [(&str, &str, What); 4] = [
         ("increase", "ms", |f| f.increase.map(|i| i.avg)),
         ("increase, 99 %", "ms", |f| f.increase.map(|i| i.p99)),

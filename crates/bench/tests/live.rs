@@ -36,7 +36,7 @@ fn a_line_is_measured() {
         .near
         .run(|| {
             client::run(&options("10.23.0.2:7000", Test::Rrul), &never(), &mut |n| {
-                phases.push(n.phase)
+                phases.push(n.phase);
             })
         })
         .unwrap()
@@ -286,6 +286,60 @@ fn iperf3_is_a_far_end() {
         "{both:?}"
     );
     assert!(down.increase.unwrap().avg > 10.0, "{:?}", down.increase);
+}
+
+/// Ctrl-C ends a run early, and what was measured until then is reported.
+#[test]
+fn interrupted() {
+    let _alone = alone();
+    let Some(w) = world("interrupted", 20, 8) else {
+        return;
+    };
+    let _server = w.serve("", Limits::default(), false);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run.json");
+    let mut bench = w
+        .near
+        .run(|| {
+            Command::new(env!("CARGO_BIN_EXE_evenkeel-bench"))
+                .args([
+                    "bench",
+                    "--to",
+                    "10.23.0.2:7000",
+                    "--seconds",
+                    "60",
+                    "--out",
+                ])
+                .arg(&out)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .unwrap();
+    // Until something has been loaded: 5 s of idle line, and a look at its rate before.
+    let sent = || -> u64 {
+        let dev = w
+            .near
+            .run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap());
+        let dev = dev.unwrap();
+        let line = dev.lines().find(|l| l.trim().starts_with("v0:")).unwrap();
+        let words = line.split(':').nth(1).unwrap().split_whitespace();
+        words.clone().next().unwrap().parse().unwrap()
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while sent() < 8_000_000 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let pid = nix::unistd::Pid::from_raw(bench.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let began = Instant::now();
+    let status = bench.wait().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let b = report::read(&out).unwrap().unwrap();
+    assert!(b.interrupted);
+    assert!(status.success() || !b.void().is_empty(), "{status}");
+    assert!(figures(&b).down_mbit.unwrap() > 5.0);
 }
 
 /// 20 and 10 Mbit/s.

@@ -87,11 +87,7 @@ pub(crate) fn world(test: &str, down: u32, up: u32) -> Option<World> {
         ));
     })
     .unwrap();
-    Some(World {
-        near,
-        far,
-        holder: holder,
-    })
+    Some(World { near, far, holder })
 }
 
 impl World {

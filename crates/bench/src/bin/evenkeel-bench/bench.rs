@@ -12,15 +12,23 @@ use evenkeel_report::bench as report;
 use evenkeel_report::bench::form::Bench;
 use evenkeel_terminal::{Failure, StatusLine, print};
 
+use crate::auto;
 use crate::failure::failure;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Far end: a host on which `evenkeel serve` runs, iperf3://HOST, or any http(s):// URL to download; the
-    /// root of a server of draft-ietf-ippm-responsiveness is known as such
+    /// root of a server of draft-ietf-ippm-responsiveness is known as such; auto: the first of --far-ends, once
+    /// you agree
     #[arg(long, value_name = "URL|HOST")]
     to: String,
+    /// The list for --to auto, one far end to a line
+    #[arg(long, value_name = "FILE", default_value = "/etc/evenkeel-far-ends")]
+    far_ends: PathBuf,
+    /// Agree to what --to auto asks
+    #[arg(long)]
+    yes: bool,
     /// Which load
     #[arg(long, value_enum, default_value = "rrul")]
     test: Load,
@@ -109,9 +117,24 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
     } else {
         (5, args.seconds, 5)
     };
+    let test = args.test.test();
+    let to = if args.to == "auto" {
+        let ways = match test {
+            Test::Idle => 0,
+            Test::Download | Test::Upload => 1,
+            _ => 2,
+        };
+        let seconds = match args.compare {
+            Some(_) => load.saturating_mul(2 * args.times),
+            None => load,
+        };
+        auto::choose(&args.far_ends, seconds, ways, args.yes)?
+    } else {
+        args.to.clone()
+    };
     let options = Options {
-        to: args.to.clone(),
-        test: args.test.test(),
+        to,
+        test,
         streams: args.streams.map(usize::from),
         seconds: load,
         idle: Duration::from_secs(idle),

@@ -3,6 +3,7 @@
 //! It is a program of its own because a gateway's needs neither HTTP nor TLS nor charts. This file
 //! reads the command line and hands over; each command has a file of its own.
 
+mod auto;
 mod bench;
 mod failure;
 mod serve;

@@ -102,7 +102,9 @@ impl AnswerLimit {
     /// A probe sent at `sent` took `delay`, or was not answered. True if [`Self::interval`] is
     /// another one.
     pub(crate) fn note(&mut self, sent: Duration, delay: Option<Duration>) -> bool {
-        let since = self.latest.map_or(Duration::MAX, |l| sent.saturating_sub(l));
+        let since = self
+            .latest
+            .map_or(Duration::MAX, |l| sent.saturating_sub(l));
         self.latest = Some(sent);
         if since < self.interval() / 2 {
             // Sent before it was asked less often.

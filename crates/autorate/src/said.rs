@@ -36,9 +36,9 @@ impl Said {
         let reason = (discriminant(why), direction(why));
         let alike = Direction::BOTH
             .into_iter()
-            .all(|d| are_alike(self.capacity[d], targets[d].map(capacity)));
+            .all(|d| are_alike(self.capacity[d], targets[d].and_then(capacity)));
         if !alike {
-            self.capacity = targets.map(|t| t.map(capacity));
+            self.capacity = targets.map(|t| t.and_then(capacity));
             self.reasons.clear();
         } else if self.reasons.contains(&reason) {
             return false;
@@ -48,8 +48,9 @@ impl Said {
     }
 }
 
-fn capacity(target: Target) -> Rate {
-    target.capacity
+/// What the line carries; a direction that is being opened has none yet.
+fn capacity(target: Target) -> Option<Rate> {
+    target.at_capacity().map(|t| t.capacity)
 }
 
 fn are_alike(a: Option<Rate>, b: Option<Rate>) -> bool {
@@ -67,6 +68,8 @@ fn direction(why: &Reason) -> Option<Direction> {
     match why {
         Reason::Guess => None,
         Reason::Queue { dir, .. }
+        | Reason::Opening { dir }
+        | Reason::Shared { dir, .. }
         | Reason::Late { dir, .. }
         | Reason::Draining { dir, .. }
         | Reason::Drained { dir }
@@ -89,6 +92,7 @@ mod tests {
             slack_us: 0,
             volatile: false,
             pulses: false,
+            opening: false,
         };
         Event::Shaped {
             targets: PerDirection {

@@ -1,4 +1,5 @@
-//! `lab`, `demo`, `report`: commands of evenkeel-lab, where that is installed.
+//! `lab`, `demo`, `report`: commands of evenkeel-lab; `bench`, `serve`: of evenkeel-bench; where those
+//! are installed.
 //!
 //! Principles: it is looked for beside this program first, then in PATH, as git and cargo find
 //! theirs; it takes this process's place, so signals and exit code are its own. Non-goals: what
@@ -14,14 +15,16 @@ use std::process::{Command, Stdio};
 use clap::Args;
 use evenkeel_terminal::Failure;
 
-/// The program.
+/// The laboratory.
 pub(crate) const NAME: &str = "evenkeel-lab";
+/// What measures a real line.
+const BENCH: &str = "evenkeel-bench";
 
 /// What follows one of those commands.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Passed {
-    /// What evenkeel-lab makes of it
+    /// What that program makes of it
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -32,7 +35,16 @@ pub(crate) struct Passed {
 
 /// Becomes `evenkeel-lab COMMAND ARGS`; returns only if that fails.
 pub(crate) fn become_lab(command: &str, passed: Passed) -> Result<(), Failure> {
-    let program = find(NAME)?;
+    become_program(NAME, command, passed)
+}
+
+/// Becomes `evenkeel-bench COMMAND ARGS`; returns only if that fails.
+pub(crate) fn become_bench(command: &str, passed: Passed) -> Result<(), Failure> {
+    become_program(BENCH, command, passed)
+}
+
+fn become_program(name: &str, command: &str, passed: Passed) -> Result<(), Failure> {
+    let program = find(name)?;
     let e = Command::new(&program).arg(command).args(passed.args).exec();
     Err(Failure::work(format_args!(
         "run {}: {e}",

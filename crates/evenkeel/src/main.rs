@@ -53,9 +53,13 @@ enum Command {
     Ping(ping::Ping),
     /// The hops to a host and their round trips
     Trace(trace::Trace),
+    /// Load your line for a minute, and say what that does to its latency
+    Bench(lab::Passed),
+    /// Be the far end that `bench` measures against
+    Serve(lab::Passed),
     /// Experiments on emulated lines
     Lab(lab::Passed),
-    /// Tables and pictures of a result or of ping logs again, without measuring
+    /// Tables and pictures of results, bench runs or ping logs again, without measuring
     Report(lab::Passed),
 }
 
@@ -80,6 +84,8 @@ fn main() -> ExitCode {
         Command::History(args) => history::history(&args),
         Command::Ping(args) => ping::ping(&args),
         Command::Trace(args) => trace::trace(&args),
+        Command::Bench(args) => lab::become_bench("bench", args),
+        Command::Serve(args) => lab::become_bench("serve", args),
         Command::Lab(args) => lab::become_lab("lab", args),
         Command::Report(args) => lab::become_lab("report", args),
     };

@@ -356,7 +356,7 @@ impl Live {
     /// Leaves the device shaped, at what the line carries, as `shape` would have; the next start goes on from there.
     pub fn leave(mut self) -> Result<(), Error> {
         let known = !self.rates.has_run_out();
-        self.put(self.targets.map(|t| t.map(Target::at_capacity)), known)?;
+        self.put(self.targets.map(|t| t.and_then(Target::at_capacity)), known)?;
         let is_known = self.plan.line.down != Line::OPEN;
         if let Some(maps) = &mut self.maps {
             maps.set_line(programs::line(&self.plan).filter(|_| is_known))?;

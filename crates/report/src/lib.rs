@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use evenkeel_core::result::{ResultFile, VERSION};
 
 mod axis;
+pub mod bench;
 mod chart;
 mod figures;
 mod html;

@@ -160,6 +160,96 @@ impl AsFd for Tcp {
     }
 }
 
+/// What the kernel knows of a connection (`TCP_INFO`). Zero where it does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Smoothed round trip (`tcpi_rtt`).
+    pub rtt: std::time::Duration,
+    /// Segments sent again since the connection began (`tcpi_total_retrans`).
+    pub retransmits: u64,
+    /// Payload that the other side has acknowledged, bytes (`tcpi_bytes_acked`, RFC 4898).
+    pub acked: u64,
+}
+
+/// Asks the kernel about any TCP socket; `None` if it is none.
+pub fn info(socket: impl AsFd) -> Option<Info> {
+    /// Offsets in `struct tcp_info` of linux/tcp.h; the struct only grows at its end.
+    const RTT: usize = 68;
+    const TOTAL_RETRANS: usize = 100;
+    const BYTES_ACKED: usize = 120;
+    let info = tcp_info(&socket.as_fd()).ok()?;
+    let (low, high) = (info.word(BYTES_ACKED), info.word(BYTES_ACKED + 4));
+    let [low, high] = if cfg!(target_endian = "big") {
+        [high, low]
+    } else {
+        [low, high]
+    };
+    Some(Info {
+        rtt: std::time::Duration::from_micros(info.word(RTT).into()),
+        retransmits: info.word(TOTAL_RETRANS).into(),
+        acked: u64::from(high) << 32 | u64::from(low),
+    })
+}
+
+/// Takes up to `limit` received bytes of any TCP socket without copying them.
+pub fn discard(socket: impl AsFd, limit: usize) -> Io {
+    // SAFETY: with MSG_TRUNC a TCP socket drops the data and writes nothing to the buffer,
+    // which may therefore be null.
+    let n = unsafe {
+        libc::recv(
+            socket.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            limit,
+            libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+        )
+    };
+    match Errno::result(n) {
+        Ok(0) => Io::Closed,
+        Ok(n) => Io::Moved(n as usize),
+        Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOTCONN) => Io::Later,
+        Err(_) => Io::Closed,
+    }
+}
+
+/// Closing resets the connection at once, so that nothing of it stays on the line.
+pub fn reset_on_close(socket: impl AsFd) {
+    let now = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    // Refused: the connection closes the polite way, only later.
+    let _ = setsockopt(&socket.as_fd(), sockopt::Linger, &now);
+}
+
+/// No more than `bytes` wait unsent in the socket (`TCP_NOTSENT_LOWAT`, tcp(7)), so that what is
+/// written next does not wait behind them.
+pub fn bound_unsent(socket: impl AsFd, bytes: u32) -> Result<(), Error> {
+    let value = bytes as libc::c_int;
+    // SAFETY: the kernel reads one int, which lives until the call returns.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    Errno::result(answer)
+        .map(|_| ())
+        .context(|| format!("bound what a TCP socket has unsent to {bytes} bytes"))
+}
+
+/// TOS or traffic class of what a connected socket sends to `peer`'s family.
+pub fn set_tos(socket: impl AsFd, peer: std::net::IpAddr, tos: u8) -> Result<(), Error> {
+    let (fd, value) = (socket.as_fd(), i32::from(tos));
+    match peer {
+        std::net::IpAddr::V4(_) => setsockopt(&fd, sockopt::Ipv4Tos, &value),
+        std::net::IpAddr::V6(_) => setsockopt(&fd, sockopt::Ipv6TClass, &value),
+    }
+    .context(|| format!("set a TOS of {tos}"))
+}
+
 /// The kernel's `struct tcp_info` of a connection (tcp(7), `TCP_INFO`).
 pub(crate) struct TcpInfo([u8; 256], usize);
 

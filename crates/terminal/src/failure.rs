@@ -41,6 +41,11 @@ impl Failure {
         Failure::new(Exit::Usage, line)
     }
 
+    /// Rights are missing.
+    pub fn denied(line: impl fmt::Display) -> Self {
+        Failure::new(Exit::NotPermitted, line)
+    }
+
     /// The machine lacks what is needed.
     pub fn lacking(line: impl fmt::Display) -> Self {
         Failure::new(Exit::Lacking, line)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use evenkeel_autorate::{Ended, Settings};
+use evenkeel_autorate::{Ended, Event, Order, Settings};
 use evenkeel_core::PerDirection;
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::Mode;
@@ -77,10 +77,13 @@ impl Shaper for Again {
             profile_dir: self.profiles(),
             state: StateDir::new(&self.state),
         };
-        let stop = Arc::clone(&self.stop);
+        let order = Order {
+            stop: Arc::clone(&self.stop),
+            ..Order::default()
+        };
         let running = std::thread::Builder::new()
             .name("run".into())
-            .spawn(move || evenkeel_autorate::run(settings, &stop, &mut |_| {}))?;
+            .spawn(move || evenkeel_autorate::run(settings, &order, &mut |_: &Event| {}))?;
         self.running = Some(running);
         Ok(())
     }

@@ -1,24 +1,28 @@
 //! `report`: tables and pictures of what was measured before, without measuring.
 //!
-//! Principle: everything comes from the files: one result of the lab, or any number of ping logs
-//! to be compared. Non-goal: several results at once.
+//! Principle: everything comes from the files: one result of the lab, or any number of ping logs or
+//! of bench results (flent's files are read as such), to be compared. Non-goal: several of the lab's
+//! results at once.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use evenkeel_core::ping::log::Log;
+use evenkeel_report::bench::{self, form::Bench};
 use evenkeel_terminal::{Failure, print};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// What lab run has written (result.json), or logs of ping, which are compared
+    /// What lab run has written (result.json), or what bench has (.json), flent's files (.flent.gz), or
+    /// logs of ping, which are compared
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Directory for the report and its pictures; of ping logs also a file (.html, .png, .json)
+    /// Directory for the report and its pictures; of ping logs also a file (.html, .png, .json), of bench
+    /// results (.html, .png, .svg, .csv, .json, .flent.gz)
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Print the statistics of ping logs as JSON
+    /// Print the statistics of ping logs or bench results as JSON
     #[arg(long)]
     json: bool,
     /// What `ping` calls its log, which is printed by itself
@@ -28,6 +32,10 @@ pub(crate) struct Report {
 
 /// `evenkeel report`.
 pub(crate) fn report(args: &Report) -> Result<(), Failure> {
+    let benches = benches(&args.files)?;
+    if !benches.is_empty() {
+        return report_benches(benches, args);
+    }
     let mut logs = Vec::new();
     for file in &args.files {
         if let Some(log) = evenkeel_report::ping::read(file).map_err(Failure::work)? {
@@ -61,6 +69,40 @@ pub(crate) fn report(args: &Report) -> Result<(), Failure> {
         Some(out) => write_ping(&logs, out),
         None => Ok(()),
     }
+}
+
+/// The files, if they are bench results; nothing if the first is none.
+fn benches(files: &[PathBuf]) -> Result<Vec<Bench>, Failure> {
+    let mut found = Vec::new();
+    for file in files {
+        match bench::read(file).map_err(Failure::work)? {
+            Some(b) => found.push(b),
+            None if found.is_empty() => return Ok(found),
+            None => {
+                return Err(Failure::usage(format_args!(
+                    "{} is no bench result: it cannot be compared with one",
+                    file.display()
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Bench results: explained, or compared.
+fn report_benches(benches: Vec<Bench>, args: &Report) -> Result<(), Failure> {
+    let runs = bench::named(benches);
+    print(&if args.json {
+        bench::json(&runs)
+    } else {
+        bench::text(&runs)
+    })?;
+    if let Some(out) = &args.out {
+        for path in bench::write(&runs, out).map_err(Failure::work)? {
+            eprintln!("Written: {}", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// Page, pictures or figures of logs, by the suffix of `out`; all of them into a directory.

@@ -1,0 +1,252 @@
+//! The command line of `evenkeel bench`: arguments, progress, comparisons, files.
+//!
+//! Non-goals: measuring (`evenkeel_bench::client`).
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use evenkeel_bench::client::{self, Now, Options, Test, compare::Shaping};
+use evenkeel_report::bench as report;
+use evenkeel_report::bench::form::Bench;
+use evenkeel_terminal::{Failure, StatusLine, print};
+
+use crate::auto;
+use crate::failure::failure;
+
+/// Arguments of `bench`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Far end: a host on which `evenkeel serve` runs, iperf3://HOST, or any http(s):// URL to download; the
+    /// root of a server of draft-ietf-ippm-responsiveness is known as such; auto: the first of --far-ends, once
+    /// you agree
+    #[arg(long, value_name = "URL|HOST")]
+    to: String,
+    /// The list for --to auto, one far end to a line
+    #[arg(long, value_name = "FILE", default_value = "/etc/evenkeel-far-ends")]
+    far_ends: PathBuf,
+    /// Agree to what --to auto asks
+    #[arg(long)]
+    yes: bool,
+    /// Which load
+    #[arg(long, value_enum, default_value = "rrul")]
+    test: Load,
+    /// TCP connections each way: 4; 8 of `both`, up to 16 of `rpm`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    streams: Option<u16>,
+    /// Length of the load
+    #[arg(long, value_name = "N", default_value = "60", value_parser = clap::value_parser!(u16).range(1..=600))]
+    seconds: u16,
+    /// All of it in 20 s: 4 s idle, 12 s of load, 3 s of tail
+    #[arg(long, conflicts_with = "seconds")]
+    quick: bool,
+    /// Between two pings (5ms); without it, what takes no more than a twentieth of the line
+    #[arg(long, value_parser = humantime::parse_duration)]
+    interval: Option<Duration>,
+    /// What results call this run
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    label: String,
+    /// What `evenkeel serve --token` was given
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        env = "EVENKEEL_BENCH_TOKEN",
+        hide_env_values = true
+    )]
+    token: String,
+    /// Certificate authority to trust beside the system's, PEM
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// A device that evenkeel shapes: measure without it and with it in turn
+    #[arg(long, value_name = "DEVICE")]
+    compare: Option<String>,
+    /// How often each, of a comparison; at least four times
+    #[arg(long, value_name = "N", default_value = "4", value_parser = clap::value_parser!(u16).range(4..=30))]
+    times: u16,
+    /// Where to write the result: .json, .html, .csv, .flent.gz, .png, .svg; a directory gets all
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where records of shaped devices are kept
+    #[arg(long, value_name = "DIR", default_value = evenkeel_kernel::state::DEFAULT_DIR, hide = true)]
+    state_dir: PathBuf,
+}
+
+/// Loads by their names.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Load {
+    /// Four streams each way, in the classes BE, BK, CS5 and EF
+    Rrul,
+    /// The same, all best effort
+    RrulBe,
+    /// Down only
+    Download,
+    /// Up only
+    Upload,
+    /// Both ways at once, eight streams each
+    Both,
+    /// No load: the line as it is
+    Idle,
+    /// Responsiveness: HTTP/2 connections, one more each second
+    Rpm,
+}
+
+impl Load {
+    fn test(self) -> Test {
+        match self {
+            Load::Rrul => Test::Rrul,
+            Load::RrulBe => Test::RrulBe,
+            Load::Download => Test::Download,
+            Load::Upload => Test::Upload,
+            Load::Both => Test::Both,
+            Load::Idle => Test::Idle,
+            Load::Rpm => Test::Rpm,
+        }
+    }
+}
+
+/// `evenkeel bench`.
+pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (idle, load, tail) = if args.quick {
+        (4, 12, 3)
+    } else {
+        (5, args.seconds, 5)
+    };
+    let test = args.test.test();
+    let to = if args.to == "auto" {
+        let ways = match test {
+            Test::Idle => 0,
+            Test::Download | Test::Upload => 1,
+            _ => 2,
+        };
+        let seconds = match args.compare {
+            Some(_) => load.saturating_mul(2 * args.times),
+            None => load,
+        };
+        auto::choose(&args.far_ends, seconds, ways, args.yes)?
+    } else {
+        args.to.clone()
+    };
+    let options = Options {
+        to,
+        test,
+        streams: args.streams.map(usize::from),
+        seconds: load,
+        idle: Duration::from_secs(idle),
+        tail: Duration::from_secs(tail),
+        interval: args.interval,
+        token: args.token.clone(),
+        ca: args.ca.clone(),
+        label: args.label.clone(),
+        command: without_token(&words),
+    };
+    let cancel = evenkeel_terminal::cancelled_by_signals()?;
+    let mut line = StatusLine::new();
+    let runs = match &args.compare {
+        None => vec![one(&options, &cancel, &mut line, "")?],
+        Some(device) => in_turn(args, &options, device, &cancel, &mut line)?,
+    };
+    line.clear();
+    let named = report::named(runs);
+    if args.json {
+        print(&report::json(&named))?;
+    } else {
+        print(&report::text(&named))?;
+    }
+    if let Some(out) = &args.out {
+        for path in report::write(&named, out).map_err(Failure::work)? {
+            eprintln!("Written: {}", path.display());
+        }
+    }
+    let void = named
+        .iter()
+        .find_map(|(_, b)| Some(b.void()).filter(|v| !v.is_empty()));
+    void.map_or(Ok(()), |why| {
+        Err(Failure::work(format_args!(
+            "this says nothing about the line: {why}"
+        )))
+    })
+}
+
+/// The command as it can be shown to others.
+fn without_token(words: &[String]) -> String {
+    let mut shown = vec!["evenkeel".to_owned()];
+    let mut secret = false;
+    for w in words {
+        shown.push(match w.as_str() {
+            _ if secret => "***".into(),
+            w if w.starts_with("--token=") => "--token=***".into(),
+            w if w.contains(' ') => format!("'{w}'"),
+            w => w.to_owned(),
+        });
+        secret = w == "--token";
+    }
+    shown.join(" ")
+}
+
+fn one(
+    options: &Options,
+    cancel: &std::sync::atomic::AtomicBool,
+    line: &mut StatusLine,
+    which: &str,
+) -> Result<Bench, Failure> {
+    let name = if which.is_empty() {
+        options.test.name()
+    } else {
+        which
+    }
+    .to_owned();
+    let mut show = |now: &Now| {
+        let ping = now
+            .ping
+            .map_or_else(|| "–".to_owned(), |p| format!("{p:.1}"));
+        let doing = format!(
+            "{:<4} {:>5.0} s left   down {:>7.1} Mbit/s   up {:>7.1} Mbit/s   ping {ping:>6} ms",
+            now.phase, now.left, now.down, now.up
+        );
+        line.show(0, &name, &doing);
+    };
+    client::run(options, cancel, &mut show).map_err(failure)
+}
+
+/// Without and with, in turn.
+fn in_turn(
+    args: &Args,
+    options: &Options,
+    device: &str,
+    cancel: &std::sync::atomic::AtomicBool,
+    line: &mut StatusLine,
+) -> Result<Vec<Bench>, Failure> {
+    let mut shaping = Shaping::found(&args.state_dir, device).map_err(failure)?;
+    let mut runs = Vec::new();
+    for turn in 0..args.times * 2 {
+        if cancel.load(Ordering::Relaxed) {
+            break;
+        }
+        let shaped = turn % 2 == 1;
+        shaping.set(shaped).map_err(failure)?;
+        let label = if shaped { "with evenkeel" } else { "without" };
+        let options = Options {
+            label: label.into(),
+            ..options.clone()
+        };
+        let which = format!("{label} {}/{}", turn / 2 + 1, args.times);
+        let run = one(&options, cancel, line, &which)?;
+        if !run.interrupted {
+            runs.push(run);
+        }
+    }
+    // On other ways out this is done when it is dropped.
+    shaping.set(true).map_err(failure)?;
+    if runs.is_empty() {
+        return Err(Failure::work(
+            "interrupted before the first run was done; the shaping is back",
+        ));
+    }
+    Ok(runs)
+}

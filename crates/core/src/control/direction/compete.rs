@@ -43,9 +43,6 @@ impl DirectionState {
     pub(in crate::control) fn is_contested_again(&mut self, now: f64) -> bool {
         let again = now - self.contested < AGAIN;
         self.contested = now;
-        if let Some((capacity, _)) = self.capacity.filter(|_| !again) {
-            self.capacity = Some((self.bounded(capacity.max(self.alone)), now));
-        }
         again
     }
 

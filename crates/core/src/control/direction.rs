@@ -378,8 +378,8 @@ impl DirectionState {
 
     /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
     fn estimate(&self, from: f64, context: &Context) -> Option<RateFit> {
-        // On a line that never settles what was some time ago says nothing.
-        let recent = if self.is_volatile(context.now) {
+        // On a line that never settles what was some time ago says nothing, unless nothing else is known.
+        let recent = if self.is_volatile(context.now) && self.capacity.is_some() {
             let packets = self.capacity.map_or(0.0, |c| context.packet / c.0);
             let recent = RECENT.max(RECENT_PACKETS * packets + 2.0 * context.pace);
             self.latest.map_or(f64::MIN, |p| p.left - recent)

@@ -17,6 +17,8 @@ const FOLLOWED_OFTEN: u32 = 3;
 /// How much comes is known over so long at least, s.
 const SPAN: f64 = 0.060;
 
+/// Nothing stalls for longer than this, s: what stands longer is a queue, whatever explains it.
+const STALLS: f64 = 1.0;
 /// A queue is ours if we made this share of it.
 const OWN: f64 = 0.4;
 /// A queue that is this much of what it was did not follow.
@@ -42,7 +44,7 @@ impl DirectionState {
     pub(super) fn stands(&self, queue: f64, found: &Estimate, context: &Context) -> bool {
         let least = match self.capacity {
             None if !self.is_made_by_us(queue, found, context) => return false,
-            None if found.error > VAGUE => return false,
+            None if found.error > VAGUE && !self.stands_long() => return false,
             _ if self.run.is_persistent() => 0.0,
             // What we sent is known for certain.
             _ if self.dir == Direction::Up && self.is_volatile(context.now) => 0.0,
@@ -61,6 +63,11 @@ impl DirectionState {
         queue >= least.max(2.0 * context.packet / found.capacity + context.beside)
     }
 
+    /// What stands has stood for longer than anything stalls.
+    fn stands_long(&self) -> bool {
+        self.latest.is_some_and(|p| p.left - self.clear > STALLS)
+    }
+
     /// Whether what we sent since the latest probe without a queue can have made this one, if the line carries what
     /// was `found`: else something stalled for a moment. Connections that pass are heard too seldom for that.
     fn is_made_by_us(&self, queue: f64, found: &Estimate, context: &Context) -> bool {
@@ -70,6 +77,9 @@ impl DirectionState {
         else {
             return true;
         };
+        if self.stands_long() {
+            return true;
+        }
         let slowest = (found.capacity * (1.0 - 2.0 * found.error).max(0.5)).max(self.passed());
         let made = self.meter.queue_since(self.clear, slowest, p.left);
         let made = made + context.packet / slowest + context.rise;

@@ -46,7 +46,7 @@ struct Cli {
     /// Reading needs the token as well
     #[arg(long)]
     read_with_token: bool,
-    /// Tell Home Assistant: mqtt://[USER:PASSWORD@]HOST[:PORT]
+    /// Tell Home Assistant: `mqtt://USER:PASSWORD@HOST:PORT`, of which user, password and port may be left out
     #[arg(
         long,
         value_name = "URL",

@@ -2,7 +2,7 @@
 //!
 //! Principles: each kind is isochronous, and none is sent at the same moment as another; a round trip
 //! runs from before our own queueing discipline to the kernel's receive stamp, without the time that
-//! a server of ours held it; what does not come back within [`STRAGGLERS`] after the end is lost.
+//! a server of ours held it; what does not come back within `STRAGGLERS` after the end is lost.
 //! Non-goals: figures; the lab's judged prober ([`evenkeel_measure::probe`]).
 
 use std::net::SocketAddr;

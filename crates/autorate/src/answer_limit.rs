@@ -5,7 +5,7 @@
 //! | free | nearly all are answered, or answers take longer: a queue | free |
 //! | free | fewer, and those that come take no longer | limited |
 //! | limited | nearly all | limited |
-//! | limited | fewer | limited to fewer; at the slowest: lossy |
+//! | limited | fewer | limited to fewer; at the slowest: lossy, if more came when more were asked for |
 //! | limited | half of an hour's sixth has passed | free |
 //! | lossy | half of an hour's sixth has passed | free |
 //!
@@ -22,16 +22,17 @@ const STEPS: [Duration; 5] = [
     Duration::from_millis(40),
     Duration::from_millis(100),
     Duration::from_millis(250),
-    // Many routers have a limit of one a second (Linux: icmp_ratelimit).
-    Duration::from_millis(1250),
+    SLOWEST,
 ];
+/// Many routers have a limit of one a second (Linux: `icmp_ratelimit`).
+pub(crate) const SLOWEST: Duration = Duration::from_millis(1250);
 /// A stretch is so long at least, and has so many probes.
 const STRETCH: Duration = Duration::from_secs(1);
 const PROBES: u32 = 8;
 /// A stretch of fewer in a second says nothing of a limit while as many as wanted are sent.
 const MANY: u32 = 20;
 /// From this share on nearly all are answered: lines lose a few.
-const NEARLY_ALL: f64 = 0.85;
+pub(crate) const NEARLY_ALL: f64 = 0.85;
 /// So many times what it answered is asked for at most: probes do not come when a limit lets the
 /// next one be answered, so a few more are.
 const MARGIN: f64 = 1.1;
@@ -69,6 +70,8 @@ pub(crate) struct AnswerLimit {
     missing: bool,
     /// The least that an answer took.
     least: Option<Duration>,
+    /// The most answers a second that a stretch had.
+    most: f64,
 }
 
 impl AnswerLimit {
@@ -88,6 +91,7 @@ impl AnswerLimit {
             turns: 0,
             missing: false,
             least: None,
+            most: 0.0,
         }
     }
 
@@ -136,7 +140,7 @@ impl AnswerLimit {
         self.interval() != before
     }
 
-    fn judge(&self, took: Duration, now: Duration, waits: bool) -> State {
+    fn judge(&mut self, took: Duration, now: Duration, waits: bool) -> State {
         let holds = |since| now.saturating_sub(since) < AGAIN;
         let step = match self.state {
             State::Free => 0,
@@ -149,12 +153,16 @@ impl AnswerLimit {
         if self.answered() >= NEARLY_ALL || silent || waits {
             return self.state;
         }
-        let most = MARGIN * self.delays.len() as f64 / took.as_secs_f64();
+        let answers = self.delays.len() as f64 / took.as_secs_f64();
+        self.most = self.most.max(answers);
         let slower = STEPS.iter().skip(step + 1);
-        let next = slower.take_while(|s| 1.0 > most * s.as_secs_f64()).count() + step + 1;
+        let next = slower.take_while(|s| 1.0 > MARGIN * answers * s.as_secs_f64());
+        let next = next.count() + step + 1;
         match (step + 1 < STEPS.len(), next.min(STEPS.len() - 1)) {
             (true, next) => State::Limited(next, now),
-            (false, _) => State::Lossy(now),
+            (false, _) if self.most > answers => State::Lossy(now),
+            // What few answers say is not worth more of them.
+            (false, _) => State::Limited(step, now),
         }
     }
 

@@ -71,7 +71,7 @@ impl Reflector {
             found: of.found,
             pinger: of.found.pinger(device, true)?,
             trust: Trust::default(),
-            limit: AnswerLimit::new(of.interval, now),
+            limit: AnswerLimit::new(of.interval.unwrap_or(of.assumed()), now),
             stamps: Stamps::default(),
             far: None,
             asked: Duration::ZERO,
@@ -85,7 +85,9 @@ impl Reflector {
 
     /// What became known since it was opened.
     pub(crate) fn learn(&mut self, of: &Candidate, now: Duration) {
-        self.limit = AnswerLimit::new(of.interval, now);
+        if let Some(interval) = of.interval {
+            self.limit = AnswerLimit::new(interval, now);
+        }
         if let Some(least) = of.least {
             self.note_idle(least, now);
         }

@@ -16,7 +16,7 @@ use evenkeel_core::ping::track::Event;
 use evenkeel_measure::hops;
 use evenkeel_sys::clock;
 
-use crate::answer_limit::AnswerLimit;
+use crate::answer_limit::{AnswerLimit, NEARLY_ALL, SLOWEST};
 use crate::error::Error;
 use crate::reflector::{
     FAR, Found, Host, MORE_HOPS, Origin, PATIENCE, Probe, SIZE, addresses, far_beyond, kind_of,
@@ -35,10 +35,21 @@ const FAST: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) found: Found,
-    /// It answers no more often than this; nought: as often as it is asked.
-    pub(crate) interval: Duration,
+    /// It answers no more often than this; nought: as often as it is asked. `None`: that is not known.
+    pub(crate) interval: Option<Duration>,
     /// The least that an answer took.
     pub(crate) least: Option<Duration>,
+}
+
+impl Candidate {
+    /// How often it is asked as long as that is not known. Most routers that do not answer to their own address say
+    /// that a probe expired once a second (Linux: `icmp_ratelimit`), and what asks more often hears of nothing else.
+    pub(crate) fn assumed(&self) -> Duration {
+        match self.found.probe {
+            Probe::Expiring(_) => SLOWEST,
+            Probe::To(_) => Duration::ZERO,
+        }
+    }
 }
 
 /// `first`, and what else answers: in the order of the way, or of those `told`.
@@ -172,9 +183,13 @@ fn trial(device: &str, found: Found, stop: &AtomicBool) -> Result<Option<Candida
         limit.note(o.sent, delay(o));
     }
     let least = outcomes.iter().filter_map(delay).min();
+    let answers = outcomes.iter().filter_map(delay).count() as f64;
+    let known = answers > NEARLY_ALL * outcomes.len() as f64 || !limit.interval().is_zero();
+    // Beside a queue it is not known what became of the others.
+    let interval = known.then(|| limit.interval());
     Ok(least.map(|least| Candidate {
         found,
-        interval: limit.interval(),
+        interval,
         least: Some(least),
     }))
 }

@@ -15,10 +15,10 @@ use crate::candidates::Candidate;
 use crate::error::Error;
 use crate::places::Places;
 use crate::reflector::{Found, Origin};
-use crate::trust::{Doubt, Second};
+use crate::trust::{self, Doubt, Stretch};
 
 /// It is judged by stretches of so long.
-const SECOND: Duration = Duration::from_secs(1);
+const STRETCH: Duration = Duration::from_millis(500);
 /// While little passes round trips of connections are asked for so seldom: there are few.
 const CALM: Duration = Duration::from_secs(1);
 /// Where it is not known what a line carries this is little, bit/s.
@@ -70,7 +70,7 @@ impl Choice {
         };
         let of = Candidate {
             found,
-            interval: Duration::ZERO,
+            interval: None,
             least: None,
         };
         let known = self.all.iter().position(|r| r.found == found);
@@ -128,9 +128,12 @@ impl Choice {
         self.used.is_some()
     }
 
-    /// What is used has not seen what connections saw of late, or the other way round.
+    /// What is used has not seen what connections saw of late, or the other way round; or another one may well be
+    /// better: it is too near to be beyond the line, or nothing is known of how often it answers.
     pub(crate) fn is_suspected(&self) -> bool {
-        self.used().is_some_and(|r| r.trust.is_suspicious())
+        let near = |r: &Reflector| r.least().is_some_and(|l| l.as_secs_f64() < trust::NEAR);
+        let suspicious = |r: &Reflector| r.trust.is_suspicious() || r.is_seldom() || near(r);
+        self.used().is_some_and(suspicious)
     }
 
     /// Probes those that are not used, once in a while.
@@ -171,9 +174,9 @@ impl Choice {
         self.places.least(now)
     }
 
-    /// Judges what is used each second. If it is not believed any more, the next one is used.
+    /// Judges what is used by each stretch. If it is not believed any more, the next one is used.
     pub(crate) fn judge(&mut self, view: &View, now: Duration) -> Option<Doubted> {
-        if now.saturating_sub(self.judged) < SECOND {
+        if now.saturating_sub(self.judged) < STRETCH {
             return None;
         }
         self.judged = now;
@@ -187,7 +190,8 @@ impl Choice {
         if reflector.is_seldom() {
             return None;
         }
-        let why = reflector.trust.look(&Second {
+        let why = reflector.trust.look(&Stretch {
+            least: reflector.least().map_or(f64::MAX, |l| l.as_secs_f64()),
             own: delay.map(|d| d.1.as_secs_f64()),
             rise: view.rise_ms / 1e3,
             passive,

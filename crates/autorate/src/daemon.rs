@@ -270,6 +270,9 @@ impl Daemon {
                 if before.is_some_and(|before| before != is) {
                     self.controller.reflector_changed(now, reflector.least());
                 }
+                if self.choice.used().is_some_and(Reflector::is_seldom) {
+                    self.listen(now);
+                }
                 self.pace_to(interval, now);
                 observer.event(Event::Reflector(is.into()));
             }
@@ -287,21 +290,25 @@ impl Daemon {
     /// What else was found.
     fn found_all(&mut self, all: &[Candidate], now: Duration, observer: &mut dyn Observer) {
         let before = self.choice.used().map(Reflector::interval);
+        let seldom = self.choice.used().is_some_and(Reflector::is_seldom);
         self.choice.add(all, &self.device, now);
         if self.choice.used().map(Reflector::interval) != before {
-            self.limited(now, observer);
+            self.limited(seldom, now, observer);
         }
         observer.event(Event::Reserve(self.choice.reserve()));
     }
 
     /// What is probed answers less often, or more often, than was known.
-    fn limited(&mut self, now: Duration, observer: &mut dyn Observer) {
+    fn limited(&mut self, was_seldom: bool, now: Duration, observer: &mut dyn Observer) {
         let Some(reflector) = self.choice.used() else {
             return;
         };
         let (address, interval) = (reflector.found.address, reflector.interval());
-        if reflector.is_seldom() {
-            self.listen(now);
+        let least = reflector.least();
+        match (was_seldom, reflector.is_seldom()) {
+            (false, true) => self.listen(now),
+            (true, false) => self.controller.reflector_changed(now, least),
+            _ => {}
         }
         self.pace_to(interval, now);
         observer.event(Event::Limited { address, interval });
@@ -406,10 +413,11 @@ impl Daemon {
             std::thread::sleep(until.saturating_sub(now));
             return Ok(());
         };
+        let seldom = reflector.is_seldom();
         reflector.pinger.wait(Some(until))?;
         let wander = self.controller.view(clock::monotonic()).rise_ms / 1e3;
         let heard = reflector.heard(wander);
-        let (address, seldom) = (reflector.found.address, reflector.is_seldom());
+        let address = reflector.found.address;
         let least = reflector.least();
         if !heard.answers.is_empty() {
             self.count()?;
@@ -421,7 +429,7 @@ impl Daemon {
             observer.event(Event::Stamps { address, believed });
         }
         if heard.limit {
-            self.limited(clock::monotonic(), observer);
+            self.limited(seldom, clock::monotonic(), observer);
         }
         for a in heard.answers {
             let now = clock::monotonic();

@@ -175,15 +175,22 @@ fn on_the_way(
     let to = SocketAddr::new(far, 0);
     let hops = |most| hops::first_hops(to, options, most, PATIENCE, stop).ok();
     let route = hops(HOPS);
-    let beyond = route.as_ref().and_then(|r| Some(r.near_from_gateway()?.1));
+    let beyond = route.as_ref().and_then(Route::near_from_gateway);
+    let (beyond_hops, beyond) = (beyond.map(|b| b.0), beyond.map(|b| b.1));
     let near = route.iter().flat_map(|r| r.hops.iter().rev());
     let rest = near.filter_map(|h| h.addresses.first().copied());
     let next = routes::next_hops(device).into_iter();
     let next = next.filter(|hop| hop.is_ipv6() == far.is_ipv6());
     let close = beyond.into_iter().chain(rest).chain(next);
     let found = first(device, close, Origin::OnPath, stop)?;
+    let found = found.map(|f| f.at(route.as_ref()));
     if found.is_some() || route.is_none() {
-        return Ok((found.map(|f| f.at(route.as_ref())), route.is_some()));
+        // What answers before the access line sees no queue of it; what only lets probes expire beyond it does.
+        let before = |f: &Found| f.distance.zip(beyond_hops).is_some_and(|(d, b)| d < b);
+        let seen = route
+            .as_ref()
+            .filter(|_| found.as_ref().is_some_and(before));
+        return Ok((seen.and_then(expiring).or(found), route.is_some()));
     }
     let route = hops(MORE_HOPS);
     let more = route.iter().flat_map(|r| r.hops.iter().skip(HOPS.into()));

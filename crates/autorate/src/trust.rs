@@ -1,6 +1,6 @@
 //! Whether a reflector sees the queue that connections see.
 //!
-//! | state | a second in which | next |
+//! | state | a stretch in which | next |
 //! |---|---|---|
 //! | any | too little passed to tell, or it is not clear | as it is |
 //! | untried, unmoved, alone | connections wait, and so does it | proven |
@@ -28,12 +28,17 @@ const STILL: f64 = 0.002;
 const MOVES: f64 = 0.3;
 /// Connections that see less than this do not wait, s.
 const CALM: f64 = 0.003;
-/// So many seconds in a row convince: several places, a single one, anything of one that is proven.
-const SEVERAL: u32 = 3;
-const SINGLE: u32 = 8;
-const PROVEN: u32 = 60;
+/// So many stretches in a row convince: several places, a single one, anything of one that is proven.
+const SEVERAL: u32 = 4;
+const SINGLE: u32 = 12;
+const PROVEN: u32 = 120;
+/// The same of one that is nearer than lines are: most likely it is a box in front of the line.
+const SEVERAL_NEAR: u32 = 2;
+const SINGLE_NEAR: u32 = 4;
+/// What answers sooner is hardly beyond an access line, s.
+pub(crate) const NEAR: f64 = 0.001;
 /// So many of waiting alone.
-const ALONE: u32 = 5;
+const ALONE: u32 = 10;
 /// A doubt lasts so long, and the next one twice as long, so many times.
 const DOUBTED: Duration = Duration::from_secs(600);
 const DOUBLED: u32 = 5;
@@ -67,9 +72,11 @@ impl Doubts {
     }
 }
 
-/// What a second showed.
+/// What a stretch of half a second showed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Second {
+pub(crate) struct Stretch {
+    /// The least that an answer takes on the idle line, s.
+    pub(crate) least: f64,
     /// By how much answers took longer than the least ever, in the middle, s; `None`: there were
     /// none.
     pub(crate) own: Option<f64>,
@@ -86,14 +93,14 @@ enum State {
     Untried,
     /// It saw a queue that connections saw as well.
     Proven,
-    /// Connections wait, it does not: for so many seconds, and whether it was proven before.
+    /// Connections wait, it does not: for so many stretches, and whether it was proven before.
     Unmoved {
-        seconds: u32,
+        stretches: u32,
         proven: bool,
     },
     /// It waits, connections do not.
     Alone {
-        seconds: u32,
+        stretches: u32,
         proven: bool,
     },
 }
@@ -102,7 +109,7 @@ enum State {
 #[derive(Debug, Clone)]
 pub(crate) struct Trust(State);
 
-/// What a second says, if anything.
+/// What a stretch says, if anything.
 enum Says {
     Together,
     /// Connections wait so long, at so many places.
@@ -118,13 +125,13 @@ impl Default for Trust {
 }
 
 impl Trust {
-    /// The latest second that told something spoke against it.
+    /// The latest stretch that told something spoke against it.
     pub(crate) fn is_suspicious(&self) -> bool {
         matches!(self.0, State::Unmoved { .. } | State::Alone { .. })
     }
 
-    /// A second has passed.
-    pub(crate) fn look(&mut self, second: &Second) -> Option<Doubt> {
+    /// A stretch has passed.
+    pub(crate) fn look(&mut self, stretch: &Stretch) -> Option<Doubt> {
         let proven = match self.0 {
             State::Untried => false,
             State::Proven => true,
@@ -135,34 +142,36 @@ impl Trust {
         } else {
             State::Untried
         };
-        match says(second)? {
+        match says(stretch)? {
             Says::Together => self.0 = State::Proven,
             Says::NobodyWaits => self.0 = rest,
             Says::Unmoved(queue, places) => {
                 let before = match self.0 {
-                    State::Unmoved { seconds, .. } => seconds,
+                    State::Unmoved { stretches, .. } => stretches,
                     _ => 0,
                 };
-                let seconds = before + 1;
-                self.0 = State::Unmoved { seconds, proven };
-                let enough = match places {
+                let stretches = before + 1;
+                self.0 = State::Unmoved { stretches, proven };
+                let enough = match (places, stretch.least < NEAR) {
                     _ if proven => PROVEN,
-                    0 | 1 => SINGLE,
-                    _ => SEVERAL,
+                    (0 | 1, true) => SINGLE_NEAR,
+                    (0 | 1, false) => SINGLE,
+                    (_, true) => SEVERAL_NEAR,
+                    (_, false) => SEVERAL,
                 };
-                if seconds >= enough {
+                if stretches >= enough {
                     self.0 = State::Untried;
                     return Some(Doubt::BeforeBottleneck(queue));
                 }
             }
             Says::Alone(delay) => {
                 let before = match self.0 {
-                    State::Alone { seconds, .. } => seconds,
+                    State::Alone { stretches, .. } => stretches,
                     _ => 0,
                 };
-                let seconds = before + 1;
-                self.0 = State::Alone { seconds, proven };
-                if seconds >= ALONE {
+                let stretches = before + 1;
+                self.0 = State::Alone { stretches, proven };
+                if stretches >= ALONE {
                     self.0 = State::Untried;
                     return Some(Doubt::SlowToAnswer(delay));
                 }
@@ -172,21 +181,21 @@ impl Trust {
     }
 }
 
-fn says(second: &Second) -> Option<Says> {
-    let own = second.own?;
-    let Some(passive) = second.passive else {
+fn says(stretch: &Stretch) -> Option<Says> {
+    let own = stretch.own?;
+    let Some(passive) = stretch.passive else {
         // Nobody passes: that it waits no more is all that can be known.
-        return (own < second.rise).then_some(Says::NobodyWaits);
+        return (own < stretch.rise).then_some(Says::NobodyWaits);
     };
     let queue = passive.queue;
-    let waits = own > second.rise.max(STILL);
-    if queue > QUEUE.max(2.0 * second.rise) && second.loaded {
+    let waits = own > stretch.rise.max(STILL);
+    if queue > QUEUE.max(2.0 * stretch.rise) && stretch.loaded {
         if waits && own >= MOVES * queue {
             return Some(Says::Together);
         }
         return (!waits).then_some(Says::Unmoved(queue, passive.places));
     }
-    if queue < CALM && own > QUEUE.max(3.0 * second.rise) && !second.loaded {
+    if queue < CALM && own > QUEUE.max(3.0 * stretch.rise) && !stretch.loaded {
         return Some(Says::Alone(own));
     }
     (queue < CALM && !waits).then_some(Says::NobodyWaits)
@@ -197,8 +206,9 @@ mod tests {
     use super::*;
 
     /// ms that the reflector and connections (at so many places) see, on a loaded line or not.
-    fn second(own: f64, passive: Option<(f64, usize)>, loaded: bool) -> Second {
-        Second {
+    fn second(own: f64, passive: Option<(f64, usize)>, loaded: bool) -> Stretch {
+        Stretch {
+            least: 0.010,
             own: Some(own / 1e3),
             rise: 0.001,
             passive: passive.map(|(queue, places)| Passive {
@@ -210,7 +220,7 @@ mod tests {
     }
 
     /// In which second a doubt comes, if the same is seen all the time.
-    fn doubted(trust: &mut Trust, second: &Second) -> Option<(u32, Doubt)> {
+    fn doubted(trust: &mut Trust, second: &Stretch) -> Option<(u32, Doubt)> {
         (1..200).find_map(|n| Some((n, trust.look(second)?)))
     }
 
@@ -218,10 +228,10 @@ mod tests {
     fn what_it_takes_to_doubt() {
         let before = |n| Some((n, Doubt::BeforeBottleneck(0.063)));
         for (own, passive, loaded, doubt) in [
-            (0.1, Some((63.0, 2)), true, before(3)),
-            (0.1, Some((63.0, 1)), true, before(8)),
+            (0.1, Some((63.0, 2)), true, before(4)),
+            (0.1, Some((63.0, 1)), true, before(12)),
             // Its noise is no queue; nor is what is only somebody else's jitter.
-            (0.9, Some((63.0, 2)), true, before(3)),
+            (0.9, Some((63.0, 2)), true, before(4)),
             (0.1, Some((9.0, 2)), true, None),
             (0.1, Some((63.0, 2)), false, None),
             (0.1, None, true, None),
@@ -233,7 +243,7 @@ mod tests {
                 40.0,
                 Some((1.0, 2)),
                 false,
-                Some((5, Doubt::SlowToAnswer(0.040))),
+                Some((10, Doubt::SlowToAnswer(0.040))),
             ),
             (40.0, Some((1.0, 2)), true, None),
             (40.0, None, false, None),
@@ -265,7 +275,7 @@ mod tests {
         assert_eq!(trust.look(&second(50.0, Some((63.0, 1)), true)), None);
         assert_eq!(trust.0, State::Proven);
         let unmoved = second(0.1, Some((63.0, 3)), true);
-        assert_eq!(doubted(&mut trust, &unmoved).map(|d| d.0), Some(60));
+        assert_eq!(doubted(&mut trust, &unmoved).map(|d| d.0), Some(120));
     }
 
     #[test]
@@ -279,11 +289,11 @@ mod tests {
             assert_eq!(trust.look(last), None, "{n}");
         }
         // What says nothing takes nothing back.
-        for each in [&unmoved, &nothing, &unmoved, &nothing] {
+        for each in [&unmoved, &nothing, &unmoved, &nothing, &unmoved] {
             assert_eq!(trust.look(each), None);
         }
         assert!(trust.look(&unmoved).is_some());
-        let silent = Second {
+        let silent = Stretch {
             own: None,
             ..unmoved
         };

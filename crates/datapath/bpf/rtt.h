@@ -1,5 +1,6 @@
-/* Round trips of TCP connections that pass, from handshakes and from time stamps (RFC 7323): for the
- * flow's entry, for histograms, and for a controller whose probes nobody answers.
+/* Round trips of TCP connections that pass, from handshakes, from time stamps (RFC 7323) and, where there
+ * are none, from sequence numbers (Karn's algorithm, RFC 6298, section 3): for the flow's entry, for
+ * histograms, and for a controller whose probes nobody answers.
  *
  * Sees: every TCP packet in both directions.
  * Principles: passive; a controller is told only what an answer ends at once, of a handshake or of what
@@ -37,7 +38,7 @@ static __always_inline void publish_rtt_sample(const struct flow *f, const struc
 		.answered_at = now,
 		.rtt_us = rtt / 1000,
 		/* Empty acknowledgements are too little to wait. */
-		.may_have_queued = f->dir[UP].heavy && f->dir[UP].tsval_with_data,
+		.may_have_queued = f->dir[UP].heavy && f->dir[UP].awaited_with_data,
 	};
 
 	__builtin_memcpy(sample.remote, p->key.remote, sizeof(sample.remote));
@@ -96,6 +97,35 @@ static __always_inline void add_rtt_sample(struct flow *f, const struct packet *
 		*n += 1;
 }
 
+/* The same without time stamps: from the end of data that is new to the acknowledgement of it. What is sent
+ * again takes the measurement back: nobody knows which one is answered, or what was waited for before.
+ */
+static __always_inline void measure_rtt_by_sequence(struct flow *f, const struct packet *p, int dir,
+						    __u64 now)
+{
+	struct direction_state *mine = &f->dir[dir & 1], *other = &f->dir[!dir];
+
+	if (other->awaited_at && p->tcp_flags & TCP_ACK && (__s32)(p->ack - other->awaited) >= 0) {
+		if (now - other->awaited_at < RTT_TIMEOUT)
+			add_rtt_sample(f, p, !dir, now - other->awaited_at, now);
+		other->awaited_at = 0;
+	}
+	if (!p->payload || p->tcp_flags & TCP_SYN)
+		return;
+	__u32 end = p->seq + p->payload;
+
+	if (mine->latest && (__s32)(end - mine->latest) <= 0) {
+		mine->awaited_at = 0;
+		return;
+	}
+	if (!mine->awaited_at || now - mine->awaited_at > RTT_TIMEOUT) {
+		mine->awaited = end;
+		mine->awaited_at = now;
+		mine->awaited_with_data = 1;
+	}
+	mine->latest = end;
+}
+
 /* Round trips that a TCP packet ends, and begins. A stamp counts from the first packet that bears it;
  * only its exact echo answers it. Stamps of empty acknowledgements are waited for only while much comes
  * the other way: else nothing answers them at once.
@@ -125,22 +155,24 @@ static __always_inline void measure_rtt(struct flow *f, const struct packet *p, 
 	}
 	if (flags & (TCP_FIN | TCP_RST))
 		f->flags |= FLOW_CLOSED;
-	if (!p->has_timestamps)
+	if (!p->has_timestamps) {
+		measure_rtt_by_sequence(f, p, dir, now);
 		return;
-	if (other->tsval_at && flags & TCP_ACK) {
-		__s32 past = p->tsecr - other->tsval;
+	}
+	if (other->awaited_at && flags & TCP_ACK) {
+		__s32 past = p->tsecr - other->awaited;
 
-		if (past == 0 && now - other->tsval_at < RTT_TIMEOUT)
-			add_rtt_sample(f, p, !dir, now - other->tsval_at, now);
+		if (past == 0 && now - other->awaited_at < RTT_TIMEOUT)
+			add_rtt_sample(f, p, !dir, now - other->awaited_at, now);
 		if (past >= 0)
-			other->tsval_at = 0;
+			other->awaited_at = 0;
 	}
-	if (p->tsval != mine->tsval_last &&
-	    (!mine->tsval_at || now - mine->tsval_at > RTT_TIMEOUT) &&
+	if (p->tsval != mine->latest &&
+	    (!mine->awaited_at || now - mine->awaited_at > RTT_TIMEOUT) &&
 	    !(flags & TCP_SYN) && (p->payload || other->heavy)) {
-		mine->tsval = p->tsval;
-		mine->tsval_at = now;
-		mine->tsval_with_data = p->payload > 0;
+		mine->awaited = p->tsval;
+		mine->awaited_at = now;
+		mine->awaited_with_data = p->payload > 0;
 	}
-	mine->tsval_last = p->tsval;
+	mine->latest = p->tsval;
 }

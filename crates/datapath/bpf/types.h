@@ -106,17 +106,17 @@ struct direction_state {
 	__u64 packets;      /* segments */
 	__u64 last_seen;    /* time of the latest, ns; 0: none yet */
 	__u64 second_start; /* begin of the current interval of a second, ns */
-	__u64 tsval_at;     /* when the time stamp below was first seen; 0: no echo is waited for */
+	__u64 awaited_at;   /* when what is awaited below was first sent; 0: nothing is */
 	__u32 second_bytes, second_packets; /* in the current interval */
-	__u32 tsval;        /* TCP time stamp whose echo is waited for */
-	__u32 tsval_last;   /* the latest one seen */
+	__u32 awaited;      /* TCP time stamp whose echo is; without stamps the end of data whose acknowledgement is */
+	__u32 latest;       /* the latest time stamp sent, or the highest end of data */
 	__u32 rtt;          /* round trip beyond us in this direction, latest, us; 0: none yet */
 	__u32 rtt_min;      /* the smallest */
 	__u32 rtt_count;
 	__u8 heavy;            /* moved much in the last whole interval; 2: and has a bucket */
 	__u8 bucket;           /* if it has one */
 	__u8 window_scale;     /* that it offered, plus 1; 0: none or not seen */
-	__u8 tsval_with_data;  /* what bore the stamp that is waited for had payload */
+	__u8 awaited_with_data; /* what is awaited was sent with payload */
 };
 
 /* Framing of the line, as Framing's modes. */

@@ -95,11 +95,13 @@ impl Controller {
         }
     }
 
-    /// Whether a queue can be in this direction at all.
+    /// Whether a queue can be in this direction at all. One towards us keeps arrivals at what the line carries, and
+    /// lines carry no less towards us than from us: while less comes than we send, it is not there, as far as is known.
     pub(super) fn in_use(&self, i: Direction, now: f64) -> bool {
         match self.directions[i].capacity {
             Some(_) => self.directions[i].is_loaded(&self.context(i, now)),
             None if self.directions[i].is_bound() => true,
+            None if i == DOWN && self.taken(DOWN, now) < self.taken(UP, now) => false,
             None => self.taken(i, now) > LOADED_RATE && self.is_load(i, now),
         }
     }

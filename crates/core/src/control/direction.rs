@@ -296,7 +296,7 @@ impl DirectionState {
     /// The capacity to shape by, and a factor by which to go below it.
     pub(super) fn target(&self, context: &Context) -> Option<(f64, f64)> {
         let Some((capacity, _)) = self.capacity else {
-            return self.bound.map(|c| (self.bounded(c), DEEPER));
+            return self.bound.map(|c| (self.bounded(c), DEEPEST));
         };
         if let Phase::Compete(c) = self.phase {
             return Some((self.bounded(c.alone), 1.0));

@@ -80,6 +80,43 @@ fn round_trips_of_time_stamps() {
     assert!(flow().rtt_min.unwrap() <= flow().rtt.unwrap());
 }
 
+/// A segment without time stamps.
+fn segment(ports: (u16, u16), seq: u32, ack: u32, payload: usize) -> Vec<u8> {
+    let mut segment = tcp(ports.0, ports.1, ACK, &[], payload);
+    segment[4..8].copy_from_slice(&seq.to_be_bytes());
+    segment[8..12].copy_from_slice(&ack.to_be_bytes());
+    segment
+}
+
+#[test]
+fn round_trips_of_sequence_numbers() {
+    let b = Bench::new(0, PriorityMode::None);
+    let up = |seq, n| b.up(&up4(&segment((1, 2), seq, 1, n), TCP));
+    let down = |ack| b.down(&down4(&segment((2, 1), 1, ack, 0), TCP));
+    let flow = || b.flow(key(TCP, 1, 2)).direction.up;
+    let begin = u32::MAX - 1500;
+    let since = Instant::now();
+    up(begin, 1000);
+    pass(20);
+    up(begin.wrapping_add(1000), 1000);
+    down(begin.wrapping_add(500));
+    assert_eq!(flow().rtt, None, "not all of it");
+    down(begin.wrapping_add(2000));
+    let rtt = flow().rtt.unwrap();
+    let least = Duration::from_millis(20);
+    assert!(least <= rtt && rtt <= since.elapsed(), "{rtt:?}");
+    down(begin.wrapping_add(2000));
+    assert_eq!(flow().rtt_count, 1, "once");
+    // Sent again, nobody knows what is answered.
+    up(begin.wrapping_add(2000), 1000);
+    up(begin.wrapping_add(2000), 1000);
+    down(begin.wrapping_add(3000));
+    assert_eq!(flow().rtt_count, 1);
+    up(begin.wrapping_add(3000), 1000);
+    down(begin.wrapping_add(4000));
+    assert_eq!(flow().rtt_count, 2);
+}
+
 #[test]
 fn those_worth_a_probes_are_told() {
     let mut b = Bench::new(0, PriorityMode::None);

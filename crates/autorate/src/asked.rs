@@ -41,6 +41,8 @@ pub(crate) struct Reflector {
     stamps: Stamps,
     /// Which probe reached it when, ms since midnight by its clock.
     far: Option<(u64, u32)>,
+    /// Probes that are neither answered nor overtaken by an answer to a later one, and when they were sent.
+    under_way: VecDeque<(u64, Duration)>,
     /// When it was probed last.
     asked: Duration,
     /// Least delays of the idle line, and when their stretches began.
@@ -74,6 +76,7 @@ impl Reflector {
             limit: AnswerLimit::new(of.interval.unwrap_or(of.assumed()), now),
             stamps: Stamps::default(),
             far: None,
+            under_way: VecDeque::new(),
             asked: Duration::ZERO,
             idle: least.into_iter().collect(),
             least_ever: of.least,
@@ -112,6 +115,15 @@ impl Reflector {
             self.asked = now;
         }
         due
+    }
+
+    /// Probes it.
+    pub(crate) fn ask(&mut self, now: Duration) -> Result<(), Error> {
+        // What the kernel refuses to send is its answer's fate.
+        if let Ok(seq) = self.pinger.send(SIZE)? {
+            self.under_way.push_back((seq, now));
+        }
+        Ok(())
     }
 
     /// The least delay of the idle line.
@@ -180,7 +192,7 @@ impl Reflector {
             let answer = Some(&o).filter(|o| self.found.is_answer(o));
             let mut answer = answer.and_then(|o| answered(o, far));
             let delay = answer.map(|a| a.came.saturating_sub(a.sent));
-            heard.limit |= self.limit.note(steady(o.sent), delay);
+            heard.limit |= self.settle(o.seq, delay);
             self.delays.extend(delay);
             self.least_ever = self.least_ever.into_iter().chain(delay).min();
             if let Some(a) = &mut answer {
@@ -192,6 +204,17 @@ impl Reflector {
             heard.answers.extend(answer);
         }
         heard
+    }
+
+    /// The probe `seq` was answered after `delay`, or never. A line keeps the order of what it carries, so those that
+    /// were sent before an answered one are lost. True if it answers less often, or more often, than was known.
+    fn settle(&mut self, seq: u64, delay: Option<Duration>) -> bool {
+        let mut news = false;
+        while let Some(&(at, sent)) = self.under_way.front().filter(|p| p.0 <= seq) {
+            self.under_way.pop_front();
+            news |= self.limit.note(sent, delay.filter(|_| at == seq));
+        }
+        news
     }
 
     /// Takes away stamps that cannot be true.

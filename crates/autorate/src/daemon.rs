@@ -21,7 +21,7 @@ use crate::candidates::{Candidate, candidates};
 use crate::choice::{self, Choice};
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
-use crate::reflector::{Found, Host, SIZE, find};
+use crate::reflector::{Found, Host, find};
 use crate::stamps;
 
 /// So often the reflector is looked for again while nothing answers.
@@ -143,8 +143,7 @@ impl Daemon {
                     if !reflector.is_seldom() {
                         self.controller.probed(now);
                     }
-                    // What the kernel refuses to send is its answer's fate.
-                    let _ = reflector.pinger.send(SIZE)?;
+                    reflector.ask(now)?;
                 }
                 self.watch(now)?;
                 next_probe = now + self.pace;

@@ -31,6 +31,8 @@ const HOPS: u8 = 3;
 pub(crate) const MORE_HOPS: u8 = 8;
 /// A hop that takes longer does not answer.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(700);
+/// Answers of what is used are waited for so long: buffers hold two seconds, and satellites are far away.
+const LINE_PATIENCE: Duration = Duration::from_secs(3);
 /// So often it is seen that another answered.
 const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
@@ -113,7 +115,8 @@ impl Found {
     /// What sends probes by `device`, and knows when their answers arrive there if that is of `interest`.
     pub(crate) fn pinger(&self, device: &str, interest: bool) -> Option<Pinger> {
         let arrivals = interest.then(|| arrivals(device)).flatten();
-        pinger(device, self.address, self.probe, arrivals)
+        let patience = if interest { LINE_PATIENCE } else { PATIENCE };
+        pinger(device, self.address, self.probe, arrivals, patience)
     }
 
     /// It came from what was probed.
@@ -321,6 +324,7 @@ fn pinger(
     address: IpAddr,
     probe: Probe,
     arrivals: Option<Box<dyn Arrivals>>,
+    patience: Duration,
 ) -> Option<Pinger> {
     let mut options = routes::leave_by(device, address);
     let (to, kind) = match probe {
@@ -331,7 +335,7 @@ fn pinger(
             (SocketAddr::new(far_beyond(address), 0), Kind::Echo)
         }
     };
-    Pinger::open(to, kind, options, PATIENCE, SIZE, arrivals).ok()
+    Pinger::open(to, kind, options, patience, SIZE, arrivals).ok()
 }
 
 /// Knows when answers arrive at `device`, before the queue of our own that they then wait in.

@@ -1,0 +1,73 @@
+//! What all estimators together say of a line.
+//!
+//! Principles: what trains found comes before what a sweep found, since they see every overhead; where
+//! both speak and contradict each other, nothing is known; one direction's framing is thought to be the
+//! other's where that one is not known, and this is said. Non-goals: measuring.
+
+use serde::Serialize;
+
+use super::idle::Stairs;
+use super::{SURE, Verdict};
+use crate::framing::{Framing, Mode};
+use crate::units::{Direction, PerDirection, Rate};
+
+/// The line, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Survey {
+    /// What the sweep of sizes says.
+    pub stairs: Stairs,
+    /// Each direction.
+    pub direction: PerDirection<Verdict>,
+}
+
+/// Puts together what a sweep and trains in each direction say; `None`: there were no trains.
+pub fn survey(stairs: Stairs, trains: PerDirection<Option<Verdict>>) -> Survey {
+    let mut direction = trains.map(|v| {
+        let v = v.unwrap_or_else(|| Verdict::nothing("no trains were sent that way"));
+        with_stairs(v, stairs)
+    });
+    for d in Direction::BOTH {
+        let other = direction[d.other()].clone();
+        let this = &mut direction[d];
+        if this.framing.is_none() && this.best.is_none() && other.framing.is_some() {
+            this.best = other.framing;
+            this.mode_confidence = other.mode_confidence;
+        }
+    }
+    Survey { stairs, direction }
+}
+
+/// The same with what stairs say.
+fn with_stairs(mut v: Verdict, stairs: Stairs) -> Verdict {
+    match (stairs, v.framing) {
+        (Stairs::Cells { overhead, .. }, None) if v.rate.is_none() => {
+            v.framing = Some(Framing::new(Mode::Atm, overhead, 0));
+            v.best = v.framing;
+            v.why = None;
+            (v.confidence, v.mode_confidence) = (SURE, SURE);
+        }
+        (Stairs::Cells { overhead, .. }, Some(f)) if f.mode != Mode::Atm || f.overhead != overhead => {
+            // Cells in the other direction make stairs, too; a wrong overhead is another matter.
+            if f.mode == Mode::Atm {
+                v.framing = None;
+                v.why = Some(format!("echoes say {overhead} bytes in cells, trains {f}"));
+            }
+        }
+        (Stairs::Straight { .. }, Some(f)) if f.mode == Mode::Atm => {
+            v.framing = None;
+            v.mode_confidence = 0.0;
+            v.why = Some(format!("echoes of many sizes see no cells, trains say {f}"));
+        }
+        (Stairs::Straight { per_byte }, None) if v.rate.is_none() => {
+            // Not cells is all that is known; the rate is at least that of both ways together.
+            v.best = Some(Framing::new(Mode::Ptm, 22, 0));
+            v.mode_confidence = SURE;
+            v.why = Some("echoes see no cells, and an overhead that is the same for all sizes cannot be seen that way".into());
+            let both = 8.0 / per_byte.max(1e-12);
+            v.within = f64::INFINITY;
+            v.rate = v.rate.or((both < 1e11).then(|| Rate::from_bps(both as u64)));
+        }
+        _ => {}
+    }
+    v
+}

@@ -1,0 +1,408 @@
+//! Drawn lines, and surveys of them in arithmetic.
+//!
+//! Principles: the same seed is the same line; packets pass the same [`Pipe`]s as in the emulator; ends
+//! are no quicker than machines are (some hundred thousand packets a second, answers after some 10 us);
+//! what others send comes at random. Non-goals: TCP.
+
+use std::time::Duration;
+
+use super::idle::{Stairs, Sweep};
+use super::saturation::{MARKER, Saturation, Seen, Settings, Step, Train, alike};
+use super::survey::{Survey, survey};
+use crate::framing::{Framing, Mode};
+use crate::pipe::{Buffer, Pipe, PipeConfig, RateTrace, SplitMix64, Verdict};
+use crate::units::{Direction, PerDirection, Rate};
+
+/// Echoes of a sweep are sent no faster.
+const ECHO_GAP: Duration = Duration::from_millis(10);
+/// An answer that takes longer is none.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// What answers at the other end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum FarEnd {
+    /// Everything, at once.
+    Serves,
+    /// Echoes of so many a second; nobody sends trains towards us.
+    Limits(f64),
+    /// As `Serves`, but nothing at all for 60 ms once in 700 ms.
+    Stalls,
+    /// Nothing.
+    Silent,
+}
+
+/// A line and what disturbs it.
+#[derive(Debug, Clone)]
+pub struct Scene {
+    /// Which family of framings it is of.
+    pub family: Family,
+    /// How packets are framed.
+    pub framing: PerDirection<Framing>,
+    /// Link-layer rates.
+    pub rate: PerDirection<Rate>,
+    /// Tail drop beyond.
+    pub buffer: PerDirection<Buffer>,
+    /// Of the idle line.
+    pub rtt: Duration,
+    /// The largest IP packet.
+    pub mtu: u32,
+    /// Up to so much more delay each way.
+    pub jitter: Duration,
+    /// The share of the line that others use.
+    pub others: f64,
+    /// What the ends send at most, packets a second.
+    pub pace: f64,
+    /// The other end.
+    pub far: FarEnd,
+    /// Of everything random.
+    pub seed: u64,
+}
+
+/// Framings by where they come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// 8 to 48 bytes in cells.
+    Atm,
+    /// 22, 26, 30 and 34 bytes, 64b/65b.
+    Ptm,
+    /// Ethernet's 38 bytes, with up to two tags.
+    Ethernet,
+    /// 18 bytes, at least 64.
+    Docsis,
+    /// 0 to 28 bytes.
+    Plain,
+}
+
+impl Family {
+    /// All.
+    pub const ALL: [Family; 5] = [
+        Family::Atm,
+        Family::Ptm,
+        Family::Ethernet,
+        Family::Docsis,
+        Family::Plain,
+    ];
+
+    /// As it is printed.
+    pub fn words(self) -> &'static str {
+        match self {
+            Family::Atm => "ATM, 8 to 48 bytes",
+            Family::Ptm => "PTM, 22 to 34 bytes",
+            Family::Ethernet => "Ethernet, VLANs",
+            Family::Docsis => "DOCSIS",
+            Family::Plain => "plain, 0 to 28 bytes",
+        }
+    }
+}
+
+/// A line of one family, the same for the same seed: 1/0.3 to 1000/200 Mbit/s. `noisy`: 2 ms of jitter and
+/// 5 % of others' traffic.
+pub fn draw(seed: u64, noisy: bool) -> Scene {
+    let mut r = SplitMix64::new(seed.wrapping_mul(0x9E37_79B9).wrapping_add(4242));
+    let log = |r: &mut SplitMix64, low: f64, high: f64| low * (high / low).powf(r.unit());
+    let family = Family::ALL[(seed % 5) as usize];
+    let of = |r: &mut SplitMix64, n: f64| (r.unit() * n) as i16;
+    let framing = match family {
+        Family::Atm if r.unit() < 0.5 => {
+            let known = [8, 10, 14, 16, 24, 32, 40, 44, 48];
+            Framing::new(Mode::Atm, known[of(&mut r, 9.0) as usize], 0)
+        }
+        Family::Atm => Framing::new(Mode::Atm, 8 + of(&mut r, 41.0), 0),
+        Family::Ptm => Framing::new(Mode::Ptm, 22 + 4 * of(&mut r, 4.0), 0),
+        Family::Ethernet => Framing::new(Mode::None, 38 + 4 * of(&mut r, 3.0), 84),
+        Family::Docsis => Framing::new(Mode::None, 18, 64),
+        Family::Plain => Framing::new(Mode::None, of(&mut r, 29.0), 0),
+    };
+    let place = r.unit();
+    let down = 1e6 * 1000f64.powf(place);
+    let up = (0.3e6 * (200.0 / 0.3f64).powf(place) * log(&mut r, 0.6, 1.6)).clamp(0.3e6, 200e6);
+    let mtu = match (r.unit() * 10.0) as u32 {
+        0 => 1280,
+        1..=3 => 1492,
+        _ => 1500,
+    };
+    let buffer = |r: &mut SplitMix64, rate: f64| {
+        let time = Duration::from_secs_f64(log(r, 0.05, 1.0));
+        let full = 8.0 * f64::from(framing.wire_len(mtu)) / rate;
+        // No modem has fewer than a handful.
+        let packets = (time.as_secs_f64() / full).max(8.0);
+        match (r.unit() * 3.0) as u32 {
+            0 => Buffer::Packets(packets.max(32.0) as u64),
+            1 => Buffer::Bytes((packets * f64::from(framing.wire_len(mtu))) as u64),
+            _ => Buffer::Time(Duration::from_secs_f64(packets * full)),
+        }
+    };
+    Scene {
+        family,
+        framing: PerDirection {
+            up: framing,
+            down: framing,
+        },
+        rate: PerDirection {
+            up: Rate::from_bps(up as u64),
+            down: Rate::from_bps(down as u64),
+        },
+        buffer: PerDirection {
+            up: buffer(&mut r, up),
+            down: buffer(&mut r, down),
+        },
+        rtt: Duration::from_secs_f64(log(&mut r, 0.004, 0.06)),
+        mtu,
+        jitter: Duration::from_millis(if noisy { 2 } else { 0 }),
+        others: if noisy { 0.05 } else { 0.0 },
+        pace: log(&mut r, 3e5, 1.2e6),
+        far: FarEnd::Serves,
+        seed,
+    }
+}
+
+/// A line and its ends at a moment.
+#[derive(Debug)]
+pub struct World {
+    scene: Scene,
+    pipes: PerDirection<Pipe>,
+    /// When others send next.
+    others: PerDirection<Duration>,
+    now: Duration,
+    random: SplitMix64,
+    /// Answers that a hop that limits them still has.
+    tokens: f64,
+    asked: Duration,
+    /// Seconds of the line that were used by us.
+    used: PerDirection<f64>,
+}
+
+impl World {
+    /// Before anything was sent.
+    pub fn new(scene: &Scene) -> Self {
+        let pipes = PerDirection::of(|d| {
+            Pipe::new(PipeConfig {
+                rate: RateTrace::constant(scene.rate[d]),
+                framing: scene.framing[d],
+                buffer: scene.buffer[d],
+                bucket: None,
+                managed: None,
+                turns: Duration::ZERO,
+                delay: scene.rtt / 2,
+                wander: Vec::new(),
+                jitter: scene.jitter,
+                loss: 0.0,
+                seed: scene.seed.wrapping_mul(2) + u64::from(d == Direction::Up),
+            })
+        });
+        World {
+            scene: scene.clone(),
+            pipes,
+            others: PerDirection::default(),
+            now: Duration::from_secs(1),
+            random: SplitMix64::new(scene.seed ^ 0x5eed),
+            tokens: 5.0,
+            asked: Duration::ZERO,
+            used: PerDirection::default(),
+        }
+    }
+
+    /// The clock.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// Seconds of each direction that we used.
+    pub fn used(&self) -> PerDirection<f64> {
+        self.used
+    }
+
+    fn exponential(&mut self, mean: f64) -> Duration {
+        Duration::from_secs_f64(-mean * (1.0 - self.random.unit()).ln())
+    }
+
+    /// One of our packets enters a direction at `at`; when it arrives.
+    fn pass(&mut self, d: Direction, at: Duration, size: u32) -> Option<Duration> {
+        while self.scene.others > 0.0 && self.others[d] < at {
+            // Half of them full, half of them acknowledgements.
+            let size = if self.random.unit() < 0.5 { self.scene.mtu } else { 52 };
+            let f = self.scene.framing[d];
+            let mean = f64::from(f.wire_len(self.scene.mtu) + f.wire_len(52)) * 4.0;
+            let gap = self.exponential(mean / (self.scene.others * self.scene.rate[d].bps() as f64));
+            self.pipes[d].enqueue(self.others[d], size);
+            self.others[d] += gap;
+        }
+        let wire = f64::from(self.scene.framing[d].wire_len(size));
+        self.used[d] += 8.0 * wire / self.scene.rate[d].bps() as f64;
+        match self.pipes[d].enqueue(at, size) {
+            Verdict::Depart { at } => Some(at),
+            Verdict::Drop(_) => None,
+        }
+    }
+
+    /// When the far end answers what comes at `at`.
+    fn answers(&mut self, at: Duration) -> Option<Duration> {
+        let at = at + self.exponential(10e-6);
+        match self.scene.far {
+            FarEnd::Serves => Some(at),
+            FarEnd::Silent => None,
+            FarEnd::Limits(rate) => {
+                self.tokens = (self.tokens + rate * (at - self.asked).as_secs_f64()).min(5.0);
+                self.asked = at;
+                (self.tokens >= 1.0).then(|| {
+                    self.tokens -= 1.0;
+                    at
+                })
+            }
+            FarEnd::Stalls => {
+                let phase = at.as_secs_f64() % 0.7;
+                Some(at + Duration::from_secs_f64((0.06 - phase).max(0.0)))
+            }
+        }
+    }
+
+    fn later(&mut self, arrival: Option<Duration>) {
+        self.now = arrival.map_or(self.now + PATIENCE, |a| self.now.max(a));
+    }
+
+    /// An echo; its round trip.
+    pub fn echo(&mut self, size: u32) -> Option<Duration> {
+        let sent = self.now.max(ECHO_GAP);
+        let there = self.pass(Direction::Up, sent, size);
+        let answered = there.and_then(|at| self.answers(at));
+        let back = answered.and_then(|at| self.pass(Direction::Down, at, size));
+        self.later(back);
+        // The kernel stamps both ends.
+        let stamped = self.exponential(3e-6);
+        let rtt = back.map(|b| b - sent + stamped);
+        self.now += ECHO_GAP.saturating_sub(rtt.unwrap_or_default());
+        rtt
+    }
+
+    /// A train from us, or one that we ask for.
+    pub fn train(&mut self, d: Direction, train: &Train, rest: Duration) -> Seen {
+        let sent = self.now + rest;
+        let mut at = sent;
+        if d == Direction::Down {
+            let there = self.pass(Direction::Up, sent, MARKER);
+            let Some(asked) = there.and_then(|at| self.answers(at)) else {
+                self.later(None);
+                return Seen { sent_in: Duration::ZERO, took: None, lost: None };
+            };
+            at = asked;
+        }
+        let first = at;
+        let each = f64::max(
+            1.0 / self.scene.pace,
+            train.spread.as_secs_f64() / f64::from(train.count.max(1)),
+        );
+        let mut lost = 0;
+        for i in 0..train.count {
+            lost += u32::from(self.pass(d, at, train.size(i)).is_none());
+            at = first + Duration::from_secs_f64(each * f64::from(i + 1));
+        }
+        let there = self.pass(d, at, MARKER);
+        let back = match d {
+            Direction::Down => there,
+            Direction::Up => there
+                .and_then(|at| self.answers(at))
+                .and_then(|at| self.pass(Direction::Down, at, MARKER)),
+        };
+        self.later(back);
+        let stamped = self.exponential(3e-6);
+        Seen {
+            sent_in: at - first,
+            took: back.map(|b| b - sent + stamped),
+            // Who limits echoes does not count.
+            lost: matches!(self.scene.far, FarEnd::Serves | FarEnd::Stalls).then_some(lost),
+        }
+    }
+}
+
+/// What a survey of a drawn line came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What method A says.
+    pub stairs: Stairs,
+    /// All together.
+    pub survey: Survey,
+    /// Its trains.
+    pub saturation: PerDirection<Saturation>,
+    /// How long it took, s.
+    pub lasted: f64,
+    /// Seconds of each direction that it used.
+    pub used: PerDirection<f64>,
+}
+
+/// Surveys a drawn line: the sweep, and trains both ways.
+pub fn run(scene: &Scene) -> Outcome {
+    let mut world = World::new(scene);
+    let began = world.now();
+    let mut sweep = Sweep::new(scene.mtu).at_most(2);
+    while let Some(size) = sweep.next() {
+        let rtt = world.echo(size);
+        sweep.seen(size, rtt);
+    }
+    let swept = world.used();
+    let mut found = None;
+    let saturation = PerDirection::of(|d| {
+        let mut s = Saturation::new(Settings {
+            mtu: scene.mtu,
+            budget: 1.9 - swept[d],
+            patience: Duration::from_secs(9),
+        })
+        .likely(found);
+        while let Step::Send(train, rest) = s.next(world.now()) {
+            let seen = world.train(d, &train, rest);
+            s.seen(world.now(), seen);
+        }
+        found = found.or(s.verdict().framing);
+        s
+    });
+    let verdicts = saturation.as_ref().map(|s| Some(s.verdict()));
+    Outcome {
+        stairs: sweep.found(),
+        survey: survey(sweep.found(), verdicts),
+        saturation,
+        lasted: (world.now() - began).as_secs_f64(),
+        used: world.used(),
+    }
+}
+
+/// Method A alone on a drawn line.
+pub fn sweep(scene: &Scene) -> Stairs {
+    let mut world = World::new(scene);
+    let mut sweep = Sweep::new(scene.mtu);
+    while let Some(size) = sweep.next() {
+        let rtt = world.echo(size);
+        sweep.seen(size, rtt);
+    }
+    sweep.found()
+}
+
+/// How right one direction's verdict is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Right {
+    /// A framing was found.
+    pub found: bool,
+    /// Its mode is the line's.
+    pub mode: bool,
+    /// It charges every packet of 40 bytes and more what the line does.
+    pub exact: bool,
+    /// How far the overhead is off, bytes.
+    pub off: u32,
+    /// How far the capacity is off, as a share.
+    pub capacity: f64,
+}
+
+/// Compares what was found with the line.
+pub fn judge(scene: &Scene, d: Direction, v: &super::Verdict) -> Right {
+    let truth = scene.framing[d];
+    let Some(found) = v.framing else {
+        return Right::default();
+    };
+    let rate = v.rate.map_or(0.0, |r| r.bps() as f64);
+    Right {
+        found: true,
+        mode: found.mode == truth.mode,
+        exact: found.mode == truth.mode && alike(found, truth, scene.mtu),
+        off: found.overhead.abs_diff(truth.overhead).into(),
+        capacity: (rate / scene.rate[d].bps() as f64 - 1.0).abs(),
+    }
+}

@@ -10,7 +10,7 @@
 //! begin with equal belief, and so do the candidates of a mode. Non-goals: what to send.
 
 use super::candidates;
-use crate::framing::{Framing, Mode};
+use crate::framing::Framing;
 
 /// Degrees of freedom: heavy tails, but a variance.
 const NU: f64 = 4.0;
@@ -110,9 +110,17 @@ impl Beliefs {
     pub(super) fn cautious(&self) -> Option<Framing> {
         let best = self.best()?.framing;
         let alike = |f: &&Fitted| {
-            f.belief > 0.02 && Framing { mpu: best.mpu, ..f.framing } == best
+            f.belief > 0.02
+                && Framing {
+                    mpu: best.mpu,
+                    ..f.framing
+                } == best
         };
-        self.all.iter().filter(alike).map(|f| f.framing).max_by_key(|f| f.mpu)
+        self.all
+            .iter()
+            .filter(alike)
+            .map(|f| f.framing)
+            .max_by_key(|f| f.mpu)
     }
 }
 
@@ -178,7 +186,9 @@ pub(super) fn beliefs(points: &[Point], noise: f64, likely: Option<Framing>) -> 
         all
     };
     let mut all = at(noise);
-    let misfit = all.first().map_or(1.0, |best| misfit(points, &best.0, noise));
+    let misfit = all
+        .first()
+        .map_or(1.0, |best| misfit(points, &best.0, noise));
     let scale = noise * misfit.max(1.0);
     if misfit > 1.2 {
         all = at(scale);

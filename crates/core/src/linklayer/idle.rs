@@ -152,7 +152,11 @@ impl Sweep {
     }
 
     fn judge(&mut self) {
-        let points: Vec<(f64, f64)> = self.minima().iter().map(|(s, l)| (f64::from(*s), *l)).collect();
+        let points: Vec<(f64, f64)> = self
+            .minima()
+            .iter()
+            .map(|(s, l)| (f64::from(*s), *l))
+            .collect();
         if points.len() < 40 {
             return;
         }
@@ -210,7 +214,12 @@ fn line(points: &[(f64, f64)], of: impl Fn(f64) -> f64) -> Option<Fitted> {
     for _ in 0..4 {
         let sum: f64 = weights.iter().sum();
         let mean = |f: &dyn Fn(&(f64, f64)) -> f64| {
-            points.iter().zip(&weights).map(|(p, w)| w * f(p)).sum::<f64>() / sum
+            points
+                .iter()
+                .zip(&weights)
+                .map(|(p, w)| w * f(p))
+                .sum::<f64>()
+                / sum
         };
         let (mx, my) = (mean(&|p| of(p.0)), mean(&|p| p.1));
         let spread = mean(&|p| (of(p.0) - mx).powi(2)) * sum;
@@ -226,8 +235,14 @@ fn line(points: &[(f64, f64)], of: impl Fn(f64) -> f64) -> Option<Fitted> {
         let mut sorted = rests.clone();
         sorted.sort_by(f64::total_cmp);
         // A cell's step at least, and a clock's: what is off by no more than that is evidence.
-        let far = (3.0 * 1.4826 * sorted[sorted.len() / 2]).max(60.0 * slope.abs()).max(1e-6);
-        let rest = rests.iter().map(|r| r.min(far).powi(2)).sum::<f64>().max(1e-13);
+        let far = (3.0 * 1.4826 * sorted[sorted.len() / 2])
+            .max(60.0 * slope.abs())
+            .max(1e-6);
+        let rest = rests
+            .iter()
+            .map(|r| r.min(far).powi(2))
+            .sum::<f64>()
+            .max(1e-13);
         fitted = Some(Fitted {
             slope,
             rest,

@@ -36,7 +36,7 @@ const REMEMBERED: usize = 40;
 /// A clock's steps and a thread's, s: no line is quieter.
 const QUIETEST: f64 = 3e-6;
 /// The delay that a train makes, as a multiple of the noise, s.
-const DELAY: [f64; 2] = [0.02, 0.25];
+const DELAY: [f64; 2] = [0.02, 0.28];
 const OVER_NOISE: f64 = 400.0;
 /// Trains before anything counts as known.
 const LEAST: usize = 8;
@@ -45,7 +45,7 @@ const MOST: usize = 70;
 /// Packets in one train.
 const MOST_PACKETS: u32 = 20_000;
 /// The share of the budget that the null test has.
-const NULL_SHARE: f64 = 0.35;
+const NULL_SHARE: f64 = 0.3;
 /// How much faster than the line the null test's trains are.
 const ABOVE: f64 = 0.12;
 /// Slopes that differ by more than this share of the rate are different.
@@ -81,7 +81,10 @@ impl Train {
 
     /// Bytes of all IP packets, the marker's too.
     pub fn bytes(&self) -> u64 {
-        u64::from(MARKER) + (0..self.count).map(|i| u64::from(self.size(i))).sum::<u64>()
+        u64::from(MARKER)
+            + (0..self.count)
+                .map(|i| u64::from(self.size(i)))
+                .sum::<u64>()
     }
 
     fn packets(&self) -> Vec<(u32, u32)> {
@@ -128,7 +131,7 @@ impl Default for Settings {
         Settings {
             mtu: 1500,
             budget: 2.0,
-            patience: Duration::from_secs(18),
+            patience: Duration::from_secs(8),
         }
     }
 }
@@ -307,6 +310,8 @@ impl Saturation {
                 self.alone.remove(0);
             }
             self.refresh = false;
+            let best = self.beliefs.as_ref().and_then(Beliefs::best);
+            self.spent += best.map_or(0.0, |b| b.per_byte * f64::from(b.framing.wire_len(MARKER)));
             if self.phase == Phase::Alone && self.alone.len() >= ALONE {
                 self.phase = Phase::Scale(1);
             }
@@ -324,7 +329,11 @@ impl Saturation {
         if train.spread.is_zero() && train.count > 20 && sent_in > 0.0 {
             // What the sender reached is what it can do.
             let reached = f64::from(train.count) / sent_in;
-            self.pace = if self.pace > 9e6 { reached } else { self.pace.max(reached) };
+            self.pace = if self.pace > 9e6 {
+                reached
+            } else {
+                self.pace.max(reached)
+            };
         }
         match self.phase {
             Phase::Scale(count) => self.scaled(count, point, &seen),
@@ -468,7 +477,8 @@ impl Saturation {
             return;
         }
         let want = (OVER_NOISE * noise).clamp(DELAY[0], DELAY[1]);
-        let enough = point.took >= 0.7 * want;
+        // Longer ones have their turn where they tell more.
+        let enough = point.took >= (60.0 * noise).clamp(0.7 * DELAY[0], 0.7 * want);
         let large = point.took > 5.0 * noise;
         let sent_in = seen.sent_in.as_secs_f64();
         let busy = point.took > 1.05 * sent_in + 3.0 * noise;
@@ -509,8 +519,10 @@ impl Saturation {
             self.end("nothing was seen");
             return None;
         };
-        let spent = self.budget_left() < self.want || self.trains >= MOST;
-        if self.enough(&b) || spent {
+        let want = self.want;
+        let nearly = b.of_mode() >= 0.5 && self.budget_left() < want;
+        let spent = self.settings.budget - self.spent < 1.1 * want;
+        if self.enough(&b) || nearly || spent || self.trains >= MOST {
             self.phase = Phase::Null(0);
             return None;
         }
@@ -550,7 +562,7 @@ impl Saturation {
         let best = *self.beliefs.as_ref()?.best()?;
         let mtu = self.settings.mtu;
         let each = f64::from(best.framing.wire_len(mtu)) * best.per_byte;
-        let lasts = (2.0 * self.want).clamp(0.06, 0.2).min(self.growth / ABOVE);
+        let lasts = (2.0 * self.want).clamp(0.06, 0.15).min(self.growth / ABOVE);
         let count = (lasts * (1.0 + ABOVE) / each).round() as u32;
         (count >= 2).then(|| Train {
             sizes: vec![mtu],
@@ -568,8 +580,16 @@ impl Saturation {
             return None;
         }
         // Where nobody counts each second train is shorter: what overflows shows itself.
-        let want = if self.counted || self.trains % 2 == 0 { self.want } else { 0.6 * self.want };
-        let most = if size <= 300 { self.count } else { MOST_PACKETS };
+        let want = if self.counted || self.trains % 2 == 0 {
+            self.want
+        } else {
+            0.6 * self.want
+        };
+        let most = if size <= 300 {
+            self.count
+        } else {
+            MOST_PACKETS
+        };
         let count = ((want / each).round() as u32).clamp(1, most);
         let took = f64::from(count) * each;
         let over = took - self.growth;
@@ -603,10 +623,18 @@ impl Saturation {
     fn told(&mut self, train: &Train, point: Point, seen: &Seen) {
         let sent_in = seen.sent_in.as_secs_f64();
         let noise = self.noise();
-        let least = self.beliefs.as_ref().and_then(Beliefs::best).map_or(0.0, |b| {
-            let bytes: f64 = point.packets.iter().map(|(s, n)| f64::from(*s) * f64::from(*n)).sum();
-            bytes * b.per_byte
-        });
+        let least = self
+            .beliefs
+            .as_ref()
+            .and_then(Beliefs::best)
+            .map_or(0.0, |b| {
+                let bytes: f64 = point
+                    .packets
+                    .iter()
+                    .map(|(s, n)| f64::from(*s) * f64::from(*n))
+                    .sum();
+                bytes * b.per_byte
+            });
         // No framing makes packets shorter than they are: some did not arrive.
         let lost = seen.lost.is_some_and(|l| l > 0) || point.took < 0.9 * least - 5.0 * noise;
         if lost {
@@ -643,10 +671,16 @@ impl Saturation {
         }
         let most = self.points.iter().map(|p| p.took).fold(0.0, f64::max);
         self.growth = self.growth.min(0.5 * most);
-        let many = self.points.iter().flat_map(|p| &p.packets).map(|p| p.1).max();
+        let many = self
+            .points
+            .iter()
+            .flat_map(|p| &p.packets)
+            .map(|p| p.1)
+            .max();
         self.count = self.count.min(many.unwrap_or(2) / 2).max(2);
         let (limit, count) = (self.growth, self.count);
-        self.points.retain(|p| p.took <= limit || p.packets.iter().all(|q| q.1 <= count));
+        self.points
+            .retain(|p| p.took <= limit || p.packets.iter().all(|q| q.1 <= count));
         self.believe();
         true
     }
@@ -655,7 +689,8 @@ impl Saturation {
     fn null_sizes(&self, which: usize) -> Option<Vec<u32>> {
         let best = self.beliefs.as_ref()?.best()?;
         let slow = |size: &u32| {
-            f64::from(best.framing.wire_len(*size)) * best.per_byte * self.pace > 1.3 * (1.0 + ABOVE)
+            f64::from(best.framing.wire_len(*size)) * best.per_byte * self.pace
+                > 1.3 * (1.0 + ABOVE)
         };
         let tiny = [64, 128, 256, 512].into_iter().find(slow)?;
         let mtu = self.settings.mtu;
@@ -679,7 +714,10 @@ impl Saturation {
         if lasts < 20.0 * best.per_byte * f64::from(MARKER) || lasts < 30.0 * self.noise() {
             return None;
         }
-        let mean = sizes.iter().map(|s| f64::from(best.framing.wire_len(*s))).sum::<f64>()
+        let mean = sizes
+            .iter()
+            .map(|s| f64::from(best.framing.wire_len(*s)))
+            .sum::<f64>()
             / sizes.len() as f64;
         let count = (lasts * (1.0 + ABOVE) / (mean * best.per_byte)).floor() as u32;
         if count < 2 {
@@ -690,7 +728,12 @@ impl Saturation {
             count: count.min(MOST_PACKETS),
             spread: Duration::ZERO,
         };
-        let wire: f64 = Point { packets: train.packets(), took: 0.0, span: 0.0 }.wire(best.framing);
+        let wire: f64 = Point {
+            packets: train.packets(),
+            took: 0.0,
+            span: 0.0,
+        }
+        .wire(best.framing);
         Some(Train {
             spread: Duration::from_secs_f64(wire * best.per_byte / (1.0 + ABOVE)),
             ..train
@@ -749,8 +792,7 @@ impl Saturation {
         } else if least < -0.08 - 6.0 * error {
             self.trouble = Some("what lasts is carried faster than bursts are".into());
         } else if most > 0.2 + 6.0 * error {
-            self.trouble =
-                Some("bursts are carried faster than what lasts: a token bucket".into());
+            self.trouble = Some("bursts are carried faster than what lasts: a token bucket".into());
         } else {
             self.points.extend(self.slopes.iter().map(|s| s.1.clone()));
             self.believe();
@@ -769,7 +811,91 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Whether two framings charge every packet of a usual length the same.
-pub fn alike(a: Framing, b: Framing, mtu: u32) -> bool {
-    (40..=mtu).all(|l| a.wire_len(l) == b.wire_len(l))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_have_their_packets_in_turns() {
+        let train = Train {
+            sizes: vec![1500, 64, 576],
+            count: 8,
+            spread: Duration::ZERO,
+        };
+        let sizes: Vec<u32> = (0..8).map(|i| train.size(i)).collect();
+        assert_eq!(sizes, [1500, 64, 576, 1500, 64, 576, 1500, 64]);
+        assert_eq!(train.packets(), [(1500, 3), (64, 3), (576, 2)]);
+        assert_eq!(train.bytes(), 56 + 3 * 1564 + 2 * 576);
+        assert_eq!((Train::ALONE.bytes(), Train::ALONE.packets()), (56, vec![]));
+    }
+
+    /// Nobody answers: it ends soon, and says so.
+    #[test]
+    fn silence_ends_it() {
+        let mut s = Saturation::new(Settings::default());
+        let mut steps = 0;
+        while let Step::Send(train, _) = s.next(Duration::from_secs(steps)) {
+            assert_eq!(train, Train::ALONE);
+            s.seen(
+                Duration::from_secs(steps),
+                Seen {
+                    sent_in: Duration::ZERO,
+                    took: None,
+                    lost: None,
+                },
+            );
+            steps += 1;
+        }
+        let v = s.verdict();
+        assert_eq!((steps, v.framing, v.rate), (3, None, None));
+        assert_eq!(v.why.as_deref(), Some("probes are lost"));
+    }
+
+    /// A line that carries faster than trains come has no queue, and nothing is made of that.
+    #[test]
+    fn a_queue_that_does_not_grow_ends_it() {
+        let mut s = Saturation::new(Settings::default());
+        let mut now = Duration::ZERO;
+        let mut bytes = 0;
+        while let Step::Send(train, rest) = s.next(now) {
+            let sent_in = Duration::from_micros(3) * train.count;
+            let took = Duration::from_millis(10) + sent_in;
+            bytes += train.bytes();
+            now += rest + took;
+            s.seen(
+                now,
+                Seen {
+                    sent_in,
+                    took: Some(took),
+                    lost: Some(0),
+                },
+            );
+        }
+        let v = s.verdict();
+        assert!(v.framing.is_none() && v.why.unwrap().contains("does not grow"));
+        assert!(bytes < 50_000_000, "{bytes}");
+    }
+
+    /// More than the line carries is dropped at once.
+    #[test]
+    fn a_policer_is_no_queue() {
+        let mut s = Saturation::new(Settings::default());
+        let mut now = Duration::ZERO;
+        while let Step::Send(train, rest) = s.next(now) {
+            let took = Duration::from_millis(10);
+            now += rest + took;
+            let lost = Some(train.count.saturating_sub(8));
+            s.seen(
+                now,
+                Seen {
+                    sent_in: Duration::from_micros(train.count.into()),
+                    took: Some(took),
+                    lost,
+                },
+            );
+        }
+        let v = s.verdict();
+        assert_eq!(v.framing, None);
+        assert!(v.why.unwrap().contains("dropped rather than queued"));
+    }
 }

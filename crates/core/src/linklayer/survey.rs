@@ -46,7 +46,9 @@ fn with_stairs(mut v: Verdict, stairs: Stairs) -> Verdict {
             v.why = None;
             (v.confidence, v.mode_confidence) = (SURE, SURE);
         }
-        (Stairs::Cells { overhead, .. }, Some(f)) if f.mode != Mode::Atm || f.overhead != overhead => {
+        (Stairs::Cells { overhead, .. }, Some(f))
+            if f.mode != Mode::Atm || f.overhead != overhead =>
+        {
             // Cells in the other direction make stairs, too; a wrong overhead is another matter.
             if f.mode == Mode::Atm {
                 v.framing = None;
@@ -65,7 +67,9 @@ fn with_stairs(mut v: Verdict, stairs: Stairs) -> Verdict {
             v.why = Some("echoes see no cells, and an overhead that is the same for all sizes cannot be seen that way".into());
             let both = 8.0 / per_byte.max(1e-12);
             v.within = f64::INFINITY;
-            v.rate = v.rate.or((both < 1e11).then(|| Rate::from_bps(both as u64)));
+            v.rate = v
+                .rate
+                .or((both < 1e11).then(|| Rate::from_bps(both as u64)));
         }
         _ => {}
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::idle::{Stairs, Sweep};
-use super::saturation::{MARKER, Saturation, Seen, Settings, Step, Train, alike};
+use super::saturation::{MARKER, Saturation, Seen, Settings, Step, Train};
 use super::survey::{Survey, survey};
 use crate::framing::{Framing, Mode};
 use crate::pipe::{Buffer, Pipe, PipeConfig, RateTrace, SplitMix64, Verdict};
@@ -221,10 +221,15 @@ impl World {
     fn pass(&mut self, d: Direction, at: Duration, size: u32) -> Option<Duration> {
         while self.scene.others > 0.0 && self.others[d] < at {
             // Half of them full, half of them acknowledgements.
-            let size = if self.random.unit() < 0.5 { self.scene.mtu } else { 52 };
+            let size = if self.random.unit() < 0.5 {
+                self.scene.mtu
+            } else {
+                52
+            };
             let f = self.scene.framing[d];
             let mean = f64::from(f.wire_len(self.scene.mtu) + f.wire_len(52)) * 4.0;
-            let gap = self.exponential(mean / (self.scene.others * self.scene.rate[d].bps() as f64));
+            let gap =
+                self.exponential(mean / (self.scene.others * self.scene.rate[d].bps() as f64));
             self.pipes[d].enqueue(self.others[d], size);
             self.others[d] += gap;
         }
@@ -283,7 +288,11 @@ impl World {
             let there = self.pass(Direction::Up, sent, MARKER);
             let Some(asked) = there.and_then(|at| self.answers(at)) else {
                 self.later(None);
-                return Seen { sent_in: Duration::ZERO, took: None, lost: None };
+                return Seen {
+                    sent_in: Duration::ZERO,
+                    took: None,
+                    lost: None,
+                };
             };
             at = asked;
         }
@@ -345,7 +354,7 @@ pub fn run(scene: &Scene) -> Outcome {
         let mut s = Saturation::new(Settings {
             mtu: scene.mtu,
             budget: 1.9 - swept[d],
-            patience: Duration::from_secs(9),
+            patience: Duration::from_secs(7),
         })
         .likely(found);
         while let Step::Send(train, rest) = s.next(world.now()) {
@@ -391,6 +400,11 @@ pub struct Right {
     pub capacity: f64,
 }
 
+/// Whether two framings charge every packet of 40 bytes and more the same.
+fn alike(a: Framing, b: Framing, mtu: u32) -> bool {
+    (40..=mtu).all(|l| a.wire_len(l) == b.wire_len(l))
+}
+
 /// Compares what was found with the line.
 pub fn judge(scene: &Scene, d: Direction, v: &super::Verdict) -> Right {
     let truth = scene.framing[d];
@@ -404,5 +418,120 @@ pub fn judge(scene: &Scene, d: Direction, v: &super::Verdict) -> Right {
         exact: found.mode == truth.mode && alike(found, truth, scene.mtu),
         off: found.overhead.abs_diff(truth.overhead).into(),
         capacity: (rate / scene.rate[d].bps() as f64 - 1.0).abs(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `evenkeel-lab lab framing` does with more of them.
+    #[test]
+    fn quiet_lines_are_known() {
+        let (mut directions, mut exact) = (0, 0);
+        for seed in 0..60 {
+            let scene = draw(seed, false);
+            let o = run(&scene);
+            assert!(o.lasted <= 20.0, "{seed}: {} s", o.lasted);
+            for d in Direction::BOTH {
+                let v = &o.survey.direction[d];
+                let right = judge(&scene, d, v);
+                assert!(o.used[d] <= 2.1, "{seed} {d}: {} s", o.used[d]);
+                assert!(
+                    !right.found || right.mode && right.off <= 4,
+                    "{seed} {d}: {} {v:?}",
+                    scene.framing[d]
+                );
+                assert!(
+                    !right.found || right.capacity < 0.005,
+                    "{seed} {d}: {} {v:?}",
+                    scene.rate[d]
+                );
+                directions += 1;
+                exact += u32::from(right.exact);
+            }
+        }
+        assert!(
+            f64::from(exact) >= 0.95 * f64::from(directions),
+            "{exact} of {directions}"
+        );
+    }
+
+    /// What is not known is not said: 2 ms of jitter and 5 % of others' traffic.
+    #[test]
+    fn noisy_lines_are_known_or_not_but_never_wrong() {
+        for seed in 0..60 {
+            let scene = draw(seed, true);
+            let o = run(&scene);
+            for d in Direction::BOTH {
+                let right = judge(&scene, d, &o.survey.direction[d]);
+                assert!(
+                    !right.found || right.mode && right.off <= 4,
+                    "{seed} {d}: {:?}",
+                    o.survey
+                );
+            }
+        }
+    }
+
+    /// With 300 rates of lines without cells, and as many with them.
+    #[test]
+    fn echoes_see_cells_where_there_are_some_and_nowhere_else() {
+        for seed in 0..300 {
+            let scene = draw(seed, seed % 2 == 1);
+            match (scene.family, sweep(&scene)) {
+                (Family::Atm, Stairs::Cells { overhead, .. }) => {
+                    assert_eq!(overhead, scene.framing.up.overhead, "{seed}");
+                }
+                (Family::Atm, Stairs::Straight { .. }) => panic!("{seed}: cells were not seen"),
+                (_, Stairs::Cells { .. }) => panic!("{seed}: false cells"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Hops that limit, stall or say nothing.
+    #[test]
+    fn strange_far_ends_make_nothing_wrong() {
+        for far in [FarEnd::Limits(3.0), FarEnd::Stalls, FarEnd::Silent] {
+            for seed in 0..40 {
+                let scene = Scene {
+                    far,
+                    ..draw(seed, false)
+                };
+                let o = run(&scene);
+                for d in Direction::BOTH {
+                    let right = judge(&scene, d, &o.survey.direction[d]);
+                    assert!(
+                        !right.found || right.mode && right.off <= 4,
+                        "{far:?} {seed} {d}: {:?}",
+                        o.survey
+                    );
+                }
+            }
+        }
+    }
+
+    /// One direction in cells, the other one not.
+    #[test]
+    fn directions_may_differ() {
+        for seed in [1, 6, 11, 16] {
+            let mut scene = draw(seed, false);
+            scene.rate.up = Rate::from_kbit(1000);
+            scene.rate.down = Rate::from_kbit(50_000);
+            scene.framing.up = Framing::new(Mode::Atm, 32, 0);
+            scene.framing.down = Framing::new(Mode::Ptm, 26, 0);
+            let o = run(&scene);
+            assert_eq!(
+                o.saturation.up.verdict().framing,
+                Some(scene.framing.up),
+                "{seed}"
+            );
+            assert_eq!(
+                o.saturation.down.verdict().framing,
+                Some(scene.framing.down),
+                "{seed}"
+            );
+        }
     }
 }

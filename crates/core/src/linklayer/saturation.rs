@@ -28,7 +28,7 @@ use crate::units::Rate;
 /// No train lasts longer.
 pub const LONGEST: Duration = Duration::from_millis(300);
 /// Bytes of a marker's IP packet: a UDP datagram or an ICMP echo with room for times.
-pub const MARKER: u32 = 56;
+pub const MARKER: u32 = 60;
 /// Markers alone, at first: what an empty line takes, and how much that varies.
 const ALONE: usize = 12;
 /// So many of the latest count for the base.
@@ -120,6 +120,8 @@ pub enum Step {
 pub struct Settings {
     /// The largest IP packet.
     pub mtu: u32,
+    /// The smallest one: its headers alone.
+    pub smallest: u32,
     /// All trains together may take what the line carries in so many seconds.
     pub budget: f64,
     /// It ends after so long.
@@ -130,6 +132,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             mtu: 1500,
+            smallest: SMALLEST,
             budget: 2.0,
             patience: Duration::from_secs(8),
         }
@@ -552,7 +555,7 @@ impl Saturation {
     /// Every length of small packets, and some of large ones.
     fn sizes(&self) -> impl Iterator<Item = u32> + use<> {
         let mtu = self.settings.mtu;
-        let small = SMALLEST..=130;
+        let small = self.settings.smallest..=130;
         let large = (140..mtu).step_by(60).chain([mtu]);
         small.chain(large).filter(move |s| *s <= mtu)
     }
@@ -825,8 +828,8 @@ mod tests {
         let sizes: Vec<u32> = (0..8).map(|i| train.size(i)).collect();
         assert_eq!(sizes, [1500, 64, 576, 1500, 64, 576, 1500, 64]);
         assert_eq!(train.packets(), [(1500, 3), (64, 3), (576, 2)]);
-        assert_eq!(train.bytes(), 56 + 3 * 1564 + 2 * 576);
-        assert_eq!((Train::ALONE.bytes(), Train::ALONE.packets()), (56, vec![]));
+        assert_eq!(train.bytes(), 60 + 3 * 1564 + 2 * 576);
+        assert_eq!((Train::ALONE.bytes(), Train::ALONE.packets()), (60, vec![]));
     }
 
     /// Nobody answers: it ends soon, and says so.

@@ -355,6 +355,7 @@ pub fn run(scene: &Scene) -> Outcome {
             mtu: scene.mtu,
             budget: 1.9 - swept[d],
             patience: Duration::from_secs(7),
+            ..Settings::default()
         })
         .likely(found);
         while let Step::Send(train, rest) = s.next(world.now()) {

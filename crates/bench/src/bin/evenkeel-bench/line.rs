@@ -1,0 +1,72 @@
+//! The command line of `evenkeel line`.
+//!
+//! Non-goals: measuring (`evenkeel_bench::line`).
+
+use evenkeel_bench::line::{self, Options};
+use evenkeel_terminal::{Failure, StatusLine, print};
+
+use crate::failure::failure;
+
+/// Arguments of `line`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The device that leads to the Internet; without it, that of the route
+    device: Option<String>,
+    /// A host beyond the line, which trains of packets are sent to; where `evenkeel serve` runs, they come
+    /// back as well
+    #[arg(long, value_name = "HOST")]
+    server: Option<String>,
+    /// What `evenkeel serve --token` was given
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        env = "EVENKEEL_BENCH_TOKEN",
+        hide_env_values = true
+    )]
+    token: String,
+    /// Trains may take so many seconds of the line each way; a noisy one needs more
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = budget)]
+    budget: f64,
+    /// Ask nothing of the router
+    #[arg(long)]
+    no_router: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn budget(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.5..=60.0).contains(&v) => Ok(v),
+        _ => Err("it is no number of seconds from 0.5 to 60".into()),
+    }
+}
+
+/// `evenkeel line`.
+pub(crate) fn line(args: &Args) -> Result<(), Failure> {
+    let cancel = evenkeel_terminal::cancelled_by_signals()?;
+    let options = Options {
+        server: args.server.clone(),
+        token: args.token.clone(),
+        device: args.device.clone(),
+        budget: args.budget,
+        without_router: args.no_router,
+    };
+    if let Some(server) = &options.server {
+        eprintln!(
+            "Trains of packets of at most 0.3 s each to {server}, and back if it sends some: no more than the line carries in {} s, each way.",
+            args.budget
+        );
+    }
+    let mut status = StatusLine::new();
+    let form = line::run(&options, &cancel, &mut |doing| {
+        status.show(0, "line", doing)
+    });
+    status.clear();
+    let form = form.map_err(failure)?;
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&form).map_err(Failure::work)? + "\n"));
+    }
+    print(&line::text::text(&form))
+}

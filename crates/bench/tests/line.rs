@@ -165,3 +165,76 @@ fn any_host_will_do() {
     assert!(up.verdict.framing.is_none_or(|f| f == truth), "{up:?}");
     assert!(up.trains > 0);
 }
+
+/// What was found is what `run` begins with, and what is not known is not applied.
+#[test]
+fn what_was_found_is_applied() {
+    use std::process::Command;
+    let _alone = alone();
+    let Some(w) = world("what_was_found_is_applied", "ptm:30", 20_000, 5_000) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let profiles = dir.path().to_str().unwrap().to_owned();
+    let apply = |more: &[&str]| {
+        let words = [
+            "line",
+            "wan",
+            "--no-router",
+            "--apply",
+            "--profile-dir",
+            &profiles,
+        ];
+        let program = env!("CARGO_BIN_EXE_evenkeel-bench");
+        let mut command = Command::new(program);
+        command.args(words).args(more);
+        w.near.run(|| command.output().unwrap()).unwrap()
+    };
+    // Without trains nothing is known of a line that has no cells.
+    let out = apply(&[]);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let _server = w.serve();
+    for turn in 0.. {
+        let out = apply(&["--server", "10.23.0.2", "--json"]);
+        let found: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(found["line_version"], 1);
+        if !out.status.success() {
+            assert!(turn < 2, "{out:?}");
+            continue;
+        }
+        let file = std::fs::read_dir(dir.path())
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let profile: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(profile["framing"], "ptm:30", "{text}");
+        return;
+    }
+}
+
+/// A device that is shaped says nothing of the line behind it.
+#[test]
+fn a_shaped_device_is_refused() {
+    let _alone = alone();
+    let Some(w) = world("a_shaped_device_is_refused", "ptm:30", 20_000, 5_000) else {
+        return;
+    };
+    let options = Options {
+        server: None,
+        token: String::new(),
+        device: Some("wan".into()),
+        budget: 2.0,
+        without_router: true,
+    };
+    let why = w
+        .near
+        .run(|| {
+            sh("tc qdisc add dev wan root tbf rate 4mbit burst 8k limit 50000");
+            line::run(&options, &never(), &mut |_| {}).unwrap_err()
+        })
+        .unwrap();
+    assert!(why.to_string().contains("shaped by tbf"), "{why}");
+}

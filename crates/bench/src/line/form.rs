@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use evenkeel_autorate::Measured;
 use evenkeel_core::linklayer::idle::{Stairs, Sweep};
 use evenkeel_core::linklayer::saturation::{Depth, Saturation, Slope};
 use evenkeel_core::linklayer::survey::Survey;
@@ -246,6 +247,24 @@ impl Form {
                     false,
                 )
             }
+        }
+    }
+
+    /// What is known well enough for `run` to begin with.
+    pub fn measured(&self) -> Measured {
+        let (framing, found) = self.framing();
+        // Without a framing a rate is one of its assumption, and `run` has another.
+        let rate = |w: &Option<DirectionForm>| {
+            let w = w.as_ref().filter(|w| w.trains > 0)?;
+            w.verdict
+                .rate
+                .filter(|_| w.verdict.framing == Some(framing))
+        };
+        Measured {
+            down: rate(&self.down),
+            up: rate(&self.up),
+            framing: found.then_some(framing),
+            base_ms: self.echoes.as_ref().and_then(|e| e.base_ms),
         }
     }
 

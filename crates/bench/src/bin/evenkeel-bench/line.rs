@@ -2,6 +2,9 @@
 //!
 //! Non-goals: measuring (`evenkeel_bench::line`).
 
+use std::path::{Path, PathBuf};
+
+use evenkeel_bench::line::form::Form;
 use evenkeel_bench::line::{self, Options};
 use evenkeel_terminal::{Failure, StatusLine, print};
 
@@ -31,9 +34,15 @@ pub(crate) struct Args {
     /// Ask nothing of the router
     #[arg(long)]
     no_router: bool,
+    /// Make what was found the profile that `evenkeel run` begins with
+    #[arg(long)]
+    apply: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Where what was learned of lines is kept
+    #[arg(long, value_name = "DIR", default_value = evenkeel_autorate::PROFILE_DIR, hide = true)]
+    profile_dir: PathBuf,
 }
 
 fn budget(text: &str) -> Result<f64, String> {
@@ -66,7 +75,30 @@ pub(crate) fn line(args: &Args) -> Result<(), Failure> {
     status.clear();
     let form = form.map_err(failure)?;
     if args.json {
-        return print(&(serde_json::to_string_pretty(&form).map_err(Failure::work)? + "\n"));
+        print(&(serde_json::to_string_pretty(&form).map_err(Failure::work)? + "\n"))?;
+    } else {
+        print(&line::text::text(&form))?;
     }
-    print(&line::text::text(&form))
+    if args.apply {
+        apply(&form, &args.profile_dir)?;
+    }
+    Ok(())
+}
+
+/// Writes what is known. What is only assumed is not: `run` has assumptions of its own.
+fn apply(form: &Form, dir: &Path) -> Result<(), Failure> {
+    let measured = form.measured();
+    if measured.framing.is_none() {
+        return Err(Failure::work(
+            "nothing is known well enough to be applied; --budget 6 gives trains more time, --server names a host to send them to",
+        ));
+    }
+    let file =
+        evenkeel_autorate::apply(dir, &form.device.name, &measured).map_err(Failure::work)?;
+    eprintln!(
+        "Written: {}; `evenkeel run {}` begins with it",
+        file.display(),
+        form.device.name
+    );
+    Ok(())
 }

@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use evenkeel_core::{Framing, Rate};
+use evenkeel_core::{Framing, PerDirection, Rate};
 
+use crate::price::Days;
 use crate::profile::{Profile, load, met, name, save};
 
 /// What was measured.
@@ -29,9 +30,22 @@ pub fn apply(dir: &Path, device: &str, measured: &Measured) -> Result<PathBuf, S
     let file = dir.join(name(device, &met(device)));
     // One that cannot be read is replaced: it would be ignored.
     let before = load(&file).ok().flatten();
-    let profile = Profile::measured(before, measured);
+    let profile = with(before, measured);
     save(&file, &profile).map_err(|e| format!("write {}: {e}", file.display()))?;
     Ok(file)
+}
+
+/// What was known before with what was measured.
+fn with(before: Option<Profile>, m: &Measured) -> Profile {
+    let before = before
+        .unwrap_or_else(|| Profile::new(None, PerDirection::default(), [0.0; 2], &Days::default()));
+    Profile {
+        down: m.down.or(before.down),
+        up: m.up.or(before.up),
+        base_ms: m.base_ms.or(before.base_ms),
+        framing: m.framing.or(before.framing),
+        ..before
+    }
 }
 
 #[cfg(test)]

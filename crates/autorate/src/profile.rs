@@ -17,7 +17,6 @@ use evenkeel_kernel::Session;
 use evenkeel_sys::DeviceName;
 use serde::{Deserialize, Serialize};
 
-use crate::measured::Measured;
 use crate::passing;
 use crate::price::Days;
 use crate::routes::{self, gateway};
@@ -41,13 +40,13 @@ const SAME: f64 = 0.02;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
-    version: u32,
+    pub(crate) version: u32,
     /// What the line carries towards us, if that is known.
     pub(crate) down: Option<Rate>,
     /// From us.
     pub(crate) up: Option<Rate>,
     /// Round trip of the idle line, ms.
-    base_ms: Option<f64>,
+    pub(crate) base_ms: Option<f64>,
     /// Longest queue while nothing was shaped, towards us and from us, ms.
     #[serde(default)]
     pub(crate) unshaped_queue_ms: [f64; 2],
@@ -79,20 +78,6 @@ impl Profile {
             days: days.clone(),
             framing: None,
             passing: PerDirection::default(),
-        }
-    }
-
-    /// What was known before with what was measured.
-    pub(crate) fn measured(before: Option<Profile>, m: &Measured) -> Self {
-        let before = before.unwrap_or_else(|| {
-            Profile::new(None, PerDirection::default(), [0.0; 2], &Days::default())
-        });
-        Profile {
-            down: m.down.or(before.down),
-            up: m.up.or(before.up),
-            base_ms: m.base_ms.or(before.base_ms),
-            framing: m.framing.or(before.framing),
-            ..before
         }
     }
 

@@ -3,7 +3,7 @@
 //! All are UDP payloads of [`LEN`] bytes, big-endian, that begin with a mark, the session (u32) and a number
 //! (u32). `EKc1` ends a train from us, and asks how many packets came before it. `EKt1` asks for a train
 //! towards us: how many packets (u32), in how many us (u32), three lengths of IP packets (u16, zero where
-//! there are fewer). `EKm1` answers both: how long the question was held (ns, u64), in which time the train
+//! there are fewer), and how much later the marker comes (u16, 10 us each). `EKm1` answers both: how long the question was held (ns, u64), in which time the train
 //! was sent (us, u32), and the number of packets (u32). What is between is filling, of any length, with
 //! nothing in it that could be a mark.
 //!
@@ -25,9 +25,10 @@ pub const LEN: usize = 32;
 pub const MOST_BYTES: u64 = 40_000_000;
 /// Packets of a train.
 const MOST_PACKETS: u32 = 20_000;
-/// A train that is spread out is so far ahead of its beat: a thread wakes late, and the line must not wait
-/// for it.
+/// A train that is spread out is so far ahead of its beat, and by no more than this share of it: a thread wakes
+/// late, and the line must not wait for it.
 const AHEAD: Duration = Duration::from_millis(4);
+const AHEAD_SHARE: u32 = 50;
 /// A full socket or device is tried again after so long.
 const AGAIN: Duration = Duration::from_micros(30);
 /// Headers of UDP in IPv4 and IPv6.
@@ -76,6 +77,8 @@ impl Message {
                     let size = u16::try_from(*size).unwrap_or(u16::MAX);
                     room.copy_from_slice(&size.to_be_bytes());
                 }
+                let pause = u16::try_from(train.pause.as_micros() / 10).unwrap_or(u16::MAX);
+                b[26..28].copy_from_slice(&pause.to_be_bytes());
                 b"EKt1"
             }
             Says::Marker {
@@ -108,6 +111,9 @@ impl Message {
                     sizes: sizes.take_while(|s| *s > 0).collect(),
                     count: word(12)?,
                     spread: Duration::from_micros(word(16)?.into()),
+                    pause: Duration::from_micros(
+                        10 * u64::from(u16::from_be_bytes([b[26], b[27]])),
+                    ),
                 };
                 Says::Send(may_be(train)?)
             }
@@ -130,7 +136,7 @@ impl Message {
 fn may_be(train: Train) -> Option<Train> {
     let sizes = train.sizes.iter().all(|s| (28..=1500).contains(s));
     let some = !train.sizes.is_empty() || train.count == 0;
-    let short = train.count <= MOST_PACKETS && train.spread <= LONGEST;
+    let short = train.count <= MOST_PACKETS && train.spread + train.pause <= LONGEST;
     (sizes && some && short && train.bytes() <= MOST_BYTES).then_some(train)
 }
 
@@ -156,9 +162,10 @@ pub fn send(
     let first = clock::realtime();
     let begun = clock::monotonic();
     let each = train.spread / train.count.max(1);
+    let ahead = AHEAD.min(train.spread / AHEAD_SHARE);
     let mut lacking = 0;
     for i in 0..train.count {
-        let due = (each * i).saturating_sub(AHEAD);
+        let due = (each * i).saturating_sub(ahead);
         let early = due.saturating_sub(clock_since(begun, each));
         if !early.is_zero() {
             std::thread::sleep(early);
@@ -169,10 +176,13 @@ pub fn send(
         };
         lacking += u32::from(!once(socket, to, payload));
     }
-    let rest = train.spread.saturating_sub(AHEAD);
+    let rest = train.spread.saturating_sub(ahead);
     let early = rest.saturating_sub(clock_since(begun, each));
     if train.count > 0 && !early.is_zero() {
         std::thread::sleep(early);
+    }
+    if !train.pause.is_zero() {
+        std::thread::sleep(train.pause);
     }
     (first, lacking)
 }
@@ -219,7 +229,8 @@ mod tests {
         let train = Train {
             sizes: vec![1500, 64],
             count: 7,
-            spread: Duration::from_millis(300),
+            spread: Duration::from_millis(250),
+            pause: Duration::from_micros(2570),
         };
         for (says, bytes) in [
             (
@@ -228,7 +239,7 @@ mod tests {
             ),
             (
                 Says::Send(train),
-                b"EKt1\0\0\0\x05\0\0\0\x09\0\0\0\x07\0\x04\x93\xe0\x05\xdc\0\x40\0\0\0\0\0\0\0\0",
+                b"EKt1\0\0\0\x05\0\0\0\x09\0\0\0\x07\0\x03\xd0\x90\x05\xdc\0\x40\0\0\x01\x01\0\0\0\0",
             ),
             (
                 Says::Marker {
@@ -256,6 +267,7 @@ mod tests {
                 sizes: sizes.to_vec(),
                 count,
                 spread: Duration::from_millis(ms),
+                pause: Duration::ZERO,
             });
             let m = Message {
                 session: 1,

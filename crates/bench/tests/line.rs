@@ -2,114 +2,22 @@
 //!
 //! Principles: this machine may be busy with something else, and then a line may stay unknown, which is said
 //! and tried again; what is said to be known must be right each time. Non-goals: exact figures (they are those
-//! of virtual time, and of `evenkeel-lab lab framing`).
+//! of virtual time, `line_virtual.rs`, and of `evenkeel-lab lab framing`).
 
 mod common;
+mod emulated;
 
-use std::time::Duration;
-
-use common::{alone, never, sh, skipped};
-use evenkeel_bench::line::form::{Answering, Form};
+use common::{alone, never, sh};
+use emulated::{Kind, world};
+use evenkeel_bench::line::form::Answering;
 use evenkeel_bench::line::{self, Options};
-use evenkeel_bench::serve::{Config, Limits, Server};
+use evenkeel_core::Direction;
 use evenkeel_core::framing::Framing;
-use evenkeel_core::pipe::{Buffer, PipeConfig, RateTrace};
-use evenkeel_core::{Direction, Rate};
-use evenkeel_lab::emulator::{Emulator, Ends, LineConfig};
-use evenkeel_sys::Netns;
-use evenkeel_sys::tun::{Tun, TunKind};
-
-/// Two machines with an emulated line between them; `10.23.0.1` measures, `10.23.0.2` is beyond.
-struct World {
-    near: Netns,
-    far: Netns,
-    _line: Emulator,
-}
-
-fn world(test: &str, framing: &str, down: u64, up: u64) -> Option<World> {
-    if !nix::unistd::geteuid().is_root() {
-        skipped(test, "not root, so no namespaces");
-        return None;
-    }
-    let (near, far) = (Netns::new("near").unwrap(), Netns::new("far").unwrap());
-    let end = |ns: &Netns, address: &str| {
-        ns.run(|| {
-            let tun = Tun::open("wan", TunKind::Tun).unwrap();
-            sh("ip link set lo up");
-            sh("ip link set wan txqueuelen 20000");
-            sh(&format!("ip addr add {address}/24 dev wan"));
-            sh("ip link set wan up");
-            evenkeel_sys::netns::set_sysctl("net.ipv4.ping_group_range", "0 2147483647").unwrap();
-            tun
-        })
-        .unwrap()
-    };
-    let framing: Framing = framing.parse().unwrap();
-    let pipe = |kbit| PipeConfig {
-        rate: RateTrace::constant(Rate::from_kbit(kbit)),
-        framing,
-        buffer: Buffer::Time(Duration::from_millis(400)),
-        bucket: None,
-        managed: None,
-        turns: Duration::ZERO,
-        delay: Duration::from_millis(5),
-        wander: Vec::new(),
-        jitter: Duration::ZERO,
-        loss: 0.0,
-        seed: 1,
-    };
-    let ends = Ends {
-        gateway: end(&near, "10.23.0.1"),
-        provider: end(&far, "10.23.0.2"),
-        kind: TunKind::Tun,
-    };
-    let config = LineConfig {
-        down: pipe(down),
-        up: pipe(up),
-        beyond: Vec::new(),
-        filters_icmp: false,
-        silent: None,
-        hop: None,
-    };
-    let line = Emulator::start(ends, config).unwrap();
-    line.mark();
-    Some(World {
-        near,
-        far,
-        _line: line,
-    })
-}
-
-impl World {
-    fn serve(&self) -> Server {
-        let config = Config {
-            listen: vec!["0.0.0.0:44811".parse().unwrap()],
-            token: String::new(),
-            tls: None,
-            limits: Limits::default(),
-        };
-        self.far.run(|| Server::start(&config)).unwrap().unwrap()
-    }
-
-    fn measure(&self, server: Option<&str>) -> Form {
-        let options = Options {
-            server: server.map(str::to_owned),
-            token: String::new(),
-            device: Some("wan".into()),
-            budget: 2.0,
-            without_router: true,
-        };
-        let form = self.near.run(|| line::run(&options, &never(), &mut |_| {}));
-        let form = form.unwrap().unwrap();
-        println!("{}", line::text::text(&form));
-        form
-    }
-}
 
 /// Both directions are known and right, at the latest the third time; whatever is known is right.
 fn is_found(name: &str, framing: &str, down: u64, up: u64) {
     let _alone = alone();
-    let Some(w) = world(name, framing, down, up) else {
+    let Some(w) = world(name, framing, down, up, &Kind::default()) else {
         return;
     };
     let _server = w.serve();
@@ -155,7 +63,7 @@ fn cable() {
 #[test]
 fn any_host_will_do() {
     let _alone = alone();
-    let Some(w) = world("any_host_will_do", "atm:32", 8_000, 800) else {
+    let Some(w) = world("any_host_will_do", "atm:32", 8_000, 800, &Kind::default()) else {
         return;
     };
     let form = w.measure(Some("10.23.0.2"));
@@ -171,7 +79,13 @@ fn any_host_will_do() {
 fn what_was_found_is_applied() {
     use std::process::Command;
     let _alone = alone();
-    let Some(w) = world("what_was_found_is_applied", "ptm:30", 20_000, 5_000) else {
+    let Some(w) = world(
+        "what_was_found_is_applied",
+        "ptm:30",
+        20_000,
+        5_000,
+        &Kind::default(),
+    ) else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -219,7 +133,13 @@ fn what_was_found_is_applied() {
 #[test]
 fn a_shaped_device_is_refused() {
     let _alone = alone();
-    let Some(w) = world("a_shaped_device_is_refused", "ptm:30", 20_000, 5_000) else {
+    let Some(w) = world(
+        "a_shaped_device_is_refused",
+        "ptm:30",
+        20_000,
+        5_000,
+        &Kind::default(),
+    ) else {
         return;
     };
     let options = Options {

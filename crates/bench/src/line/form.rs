@@ -273,3 +273,11 @@ impl Form {
         keywords(self.framing().0)
     }
 }
+
+/// As people say it.
+pub(crate) fn words(d: Direction) -> &'static str {
+    match d {
+        Direction::Up => "from you",
+        Direction::Down => "towards you",
+    }
+}

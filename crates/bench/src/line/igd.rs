@@ -13,11 +13,9 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use evenkeel_core::{Direction, Rate};
+use evenkeel_core::Rate;
 use roxmltree::Document;
 use serde::Serialize;
-
-use super::form::Form;
 
 /// Routers answer within.
 const PATIENCE: Duration = Duration::from_millis(1200);
@@ -62,28 +60,6 @@ impl Router {
             rate(self.down),
             rate(self.up)
         )
-    }
-
-    /// Beside what was measured.
-    pub(crate) fn compared(&self, f: &Form) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (d, theirs) in [(Direction::Down, self.down), (Direction::Up, self.up)] {
-            let measured = f
-                .direction(d)
-                .and_then(|w| w.verdict.rate.filter(|_| w.trains > 0));
-            let (Some(theirs), Some(measured)) = (theirs, measured) else {
-                continue;
-            };
-            let share = measured.bps() as f64 / theirs.bps().max(1) as f64;
-            if !(0.95..=1.05).contains(&share) {
-                lines.push(format!(
-                    "{}: {:.0} % of that was measured: the bottleneck is elsewhere, or it says what it was told",
-                    super::words(d),
-                    100.0 * share
-                ));
-            }
-        }
-        lines
     }
 }
 

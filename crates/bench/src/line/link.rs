@@ -140,6 +140,7 @@ impl Link {
             sizes: vec![size],
             count: 1,
             spread: Duration::ZERO,
+            pause: Duration::ZERO,
         };
         let seen = self.train(d, &one, Duration::from_millis(5))?;
         Ok(seen.took.is_some() && seen.lost == Some(0))
@@ -182,7 +183,7 @@ impl Link {
             first = last;
         }
         self.say(Says::Count);
-        let heard = self.hear(PATIENCE + 4 * train.spread)?;
+        let heard = self.hear(PATIENCE + 4 * (train.spread + train.pause))?;
         let Some((
             Came::Marker {
                 at, held, count, ..
@@ -208,7 +209,7 @@ impl Link {
     fn down(&mut self, train: &Train) -> Result<Seen, Failed> {
         let asked = clock::realtime();
         self.say(Says::Send(train.clone()));
-        let heard = self.hear(PATIENCE + 4 * train.spread)?;
+        let heard = self.hear(PATIENCE + 4 * (train.spread + train.pause))?;
         let Some((
             Came::Marker {
                 at,

@@ -14,7 +14,7 @@ pub mod text;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use evenkeel_core::linklayer::Verdict;
 use evenkeel_core::linklayer::idle::Stairs;
@@ -26,8 +26,9 @@ use evenkeel_sys::clock;
 
 use crate::failed::Failed;
 use crate::proto::PORT;
-use form::{Answering, DirectionForm, Form};
+use form::{Answering, DirectionForm, Form, words};
 use link::Link;
+pub use sweep::Show;
 
 /// Where the way to the Internet leads if nobody is named: only hops on the way are asked.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1));
@@ -48,9 +49,6 @@ pub struct Options {
     /// Nothing is asked of the router.
     pub without_router: bool,
 }
-
-/// What is being done, for whom it may concern.
-pub type Show<'a> = &'a mut dyn FnMut(&str);
 
 /// Finds out.
 pub fn run(o: &Options, cancel: &AtomicBool, show: Show<'_>) -> Result<Form, Failed> {
@@ -173,28 +171,11 @@ fn largest_whole(
     Ok(None)
 }
 
-/// Sleeps for so long, or until somebody wants to stop.
-fn nap(time: Duration, cancel: &AtomicBool) {
-    let end = Instant::now() + time;
-    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
-        let left = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(Duration::from_millis(50)));
-    }
-}
-
 fn stop(cancel: &AtomicBool) -> Result<(), Failed> {
     if cancel.load(Ordering::Relaxed) {
         return Err(Failed::Work("interrupted; nothing was changed".into()));
     }
     Ok(())
-}
-
-/// As people say it.
-fn words(d: Direction) -> &'static str {
-    match d {
-        Direction::Up => "from you",
-        Direction::Down => "towards you",
-    }
 }
 
 /// A host with or without a port.

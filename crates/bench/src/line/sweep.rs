@@ -13,8 +13,10 @@ use evenkeel_core::ping::track::Event;
 use evenkeel_measure::ping::{Kind, Pinger};
 use evenkeel_sys::PacketOptions;
 
-use super::{Show, nap};
 use crate::failed::Failed;
+
+/// What is being done, for whom it may concern.
+pub type Show<'a> = &'a mut dyn FnMut(&str);
 
 /// From one echo to the next.
 const GAP: Duration = Duration::from_millis(10);
@@ -79,5 +81,14 @@ fn echo(
             return Ok(None);
         }
         pinger.wait(None)?;
+    }
+}
+
+/// Sleeps for so long, or until somebody wants to stop.
+fn nap(time: Duration, cancel: &AtomicBool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
+        let left = end.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }

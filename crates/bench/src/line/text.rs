@@ -10,8 +10,8 @@ use evenkeel_core::linklayer::idle::Stairs;
 use evenkeel_core::units::rounded;
 use evenkeel_core::{Direction, Framing};
 
-use super::form::{Answering, DirectionForm, Form};
-use super::words;
+use super::form::{Answering, DirectionForm, Form, words};
+use super::igd::Router;
 
 /// For people.
 pub fn text(f: &Form) -> String {
@@ -54,7 +54,7 @@ pub fn text(f: &Form) -> String {
     t += &echoes(f);
     if let Some(r) = &f.router {
         let _ = writeln!(t, "{}", r.says());
-        for line in r.compared(f) {
+        for line in compared(r, f) {
             let _ = writeln!(t, "  {line}");
         }
     }
@@ -116,6 +116,12 @@ fn direction(d: Direction, w: &DirectionForm) -> String {
             );
         }
     }
+    t + &evidence(w)
+}
+
+/// What trains showed of a direction.
+fn evidence(w: &DirectionForm) -> String {
+    let mut t = String::new();
     if w.trains > 0 {
         let _ = write!(t, "  {} trains, {:.1} s of the line", w.trains, w.spent_s);
         if let (Some(idle), Some(noise)) = (w.idle_ms, w.noise_ms) {
@@ -157,6 +163,28 @@ fn direction(d: Direction, w: &DirectionForm) -> String {
         let _ = writeln!(t, "  packets of {mtu} bytes arrive whole");
     }
     t
+}
+
+/// What a router says, beside what was measured.
+fn compared(r: &Router, f: &Form) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (d, theirs) in [(Direction::Down, r.down), (Direction::Up, r.up)] {
+        let measured = f
+            .direction(d)
+            .and_then(|w| w.verdict.rate.filter(|_| w.trains > 0));
+        let (Some(theirs), Some(measured)) = (theirs, measured) else {
+            continue;
+        };
+        let share = measured.bps() as f64 / theirs.bps().max(1) as f64;
+        if !(0.95..=1.05).contains(&share) {
+            lines.push(format!(
+                "{}: {:.0} % of that was measured: the bottleneck is elsewhere, or it says what it was told",
+                words(d),
+                100.0 * share
+            ));
+        }
+    }
+    lines
 }
 
 fn echoes(f: &Form) -> String {

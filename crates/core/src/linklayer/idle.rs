@@ -27,10 +27,12 @@ const NEAR: u32 = 2;
 const MOST: u32 = 24;
 /// The logarithm of how much better one must explain the round trips than the other: 1 in 1e5, and 48 chances.
 const GATE: f64 = 15.4;
+/// The same of the best phase over the next one: 1 in 150.
+const ONLY: f64 = 5.0;
 /// A slope below this (s per byte there and back) is none of ADSL2+, whose 24 and 3.5 Mbit/s (ITU-T
 /// G.992.5) make 2.6 us.
 const FASTEST_ADSL: f64 = 2.2e-6;
-/// Losses in a row after which the hop is left alone.
+/// Losses in a row after which the hop is left alone. One that leaves more than half unanswered limits them.
 const SILENT: u32 = 12;
 
 /// What the sizes say.
@@ -95,7 +97,8 @@ impl Sweep {
     /// The size of the IP packet of the next echo; `None`: it is over.
     pub fn next(&self) -> Option<u32> {
         let round = self.asked / SIZES;
-        if self.found != Stairs::Unknown || round >= self.most || self.silent >= SILENT {
+        let limits = self.asked >= 2 * SILENT && 2 * self.answered < self.asked;
+        if self.found != Stairs::Unknown || round >= self.most || self.silent >= SILENT || limits {
             return None;
         }
         let step = STEPS[usize::from(round >= NEAR && round % 2 == 0)];
@@ -164,16 +167,20 @@ impl Sweep {
             return;
         };
         let stairs = |overhead: i16| move |l: f64| ((l + f64::from(overhead)) / 48.0).ceil() * 53.0;
-        let best = (8..=55i16)
+        let mut all: Vec<(i16, Fitted)> = (8..=55i16)
             .filter_map(|o| Some((o, line(&points, stairs(o))?)))
-            .min_by(|a, b| a.1.rest.total_cmp(&b.1.rest));
-        let Some((overhead, cells)) = best else {
+            .collect();
+        all.sort_by(|a, b| a.1.rest.total_cmp(&b.1.rest));
+        let [(overhead, cells), (_, next), ..] = &all[..] else {
             return;
         };
+        let overhead = *overhead;
         let n = points.len() as f64;
         self.margin = (n / 2.0 * (straight.rest / cells.rest).ln()).abs();
         // Steps must stand out of what is left unexplained, too.
         let stands_out = 53.0 * cells.slope > 4.0 * (cells.rest / n).sqrt();
+        // Where sizes are missing, more than one phase may do.
+        let only = n / 2.0 * (next.rest / cells.rest).ln() > ONLY;
         if self.margin < GATE {
             // A line too fast to be ADSL has a slope that is known well enough.
             let error = (straight.rest / n / straight.spread).sqrt();
@@ -183,7 +190,7 @@ impl Sweep {
             return;
         }
         if cells.rest < straight.rest {
-            if stands_out && cells.slope > 0.0 {
+            if stands_out && only && cells.slope > 0.0 {
                 self.found = Stairs::Cells {
                     overhead,
                     per_byte: cells.slope,

@@ -50,9 +50,15 @@ const NULL_SHARE: f64 = 0.3;
 const ABOVE: f64 = 0.12;
 /// Slopes that differ by more than this share of the rate are different.
 const SAME_SLOPE: f64 = 0.004;
+/// The marker of a burst comes later by this share of what the burst takes.
+const PAUSE: f64 = 0.06;
+/// Small packets, of which a queue of packets has room for least.
+const SMALL: u32 = 300;
+/// A packet of somebody else, bytes: one may come into any train.
+const STRAY: f64 = 100.0;
 /// So many markers lost in a row end it, and so many trains that were too much.
 const LOSSES: u32 = 3;
-const OVERFLOWS: u32 = 8;
+const OVERFLOWS: u32 = 14;
 
 /// Packets to send, and a marker behind them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +67,10 @@ pub struct Train {
     pub sizes: Vec<u32>,
     /// How many packets; none: the marker alone.
     pub count: u32,
-    /// From the first one to the marker; zero: as fast as they go.
+    /// From the first one to the last; zero: as fast as they go.
     pub spread: Duration,
+    /// From the last one to the marker, which finds room then where packets were too many.
+    pub pause: Duration,
 }
 
 impl Train {
@@ -71,6 +79,7 @@ impl Train {
         sizes: Vec::new(),
         count: 0,
         spread: Duration::ZERO,
+        pause: Duration::ZERO,
     };
 
     /// Of which size the packet with this number is.
@@ -202,7 +211,7 @@ pub struct Saturation {
     want: f64,
     /// The queue may grow by so much, s.
     growth: f64,
-    /// Trains of small packets have no more.
+    /// No more small packets than these may wait.
     count: u32,
     /// Packets a second that are sent at most.
     pace: f64,
@@ -266,6 +275,7 @@ impl Saturation {
                 sizes: vec![self.settings.mtu],
                 count,
                 spread: Duration::ZERO,
+                pause: Duration::ZERO,
             },
             Phase::Others => match self.others_train() {
                 Some(train) => train,
@@ -328,7 +338,10 @@ impl Saturation {
             took: took - self.base(),
             span: sent_in,
         };
-        self.spent += point.took.max(0.0);
+        // What was lost was sent as well.
+        let best = self.beliefs.as_ref().and_then(Beliefs::best);
+        let wire = best.map_or(0.0, |b| b.per_byte * point.wire(b.framing));
+        self.spent += point.took.max(wire).max(0.0);
         if train.spread.is_zero() && train.count > 20 && sent_in > 0.0 {
             // What the sender reached is what it can do.
             let reached = f64::from(train.count) / sent_in;
@@ -433,7 +446,7 @@ impl Saturation {
         if train.count > 0 {
             // Is it the train, or is nobody there?
             self.refresh = true;
-            self.lower(train, 0.4);
+            self.lower(train, 0.4, None);
             self.overflows += 1;
         } else {
             self.losses += 1;
@@ -453,11 +466,34 @@ impl Saturation {
     }
 
     /// A train like this one was too much.
-    fn lower(&mut self, train: &Train, by: f64) {
-        if train.size(0) <= 300 {
-            self.count = ((f64::from(train.count) * by) as u32).max(2);
+    ///
+    /// `seen`: what became of it, if anybody counted.
+    fn lower(&mut self, train: &Train, by: f64, seen: Option<&Seen>) {
+        let best = self.beliefs.as_ref().and_then(|b| b.best().copied());
+        if let (Some(best), true) = (best, train.size(0) <= SMALL) {
+            // Perhaps it is packets that are counted: so many were waiting.
+            let each = f64::from(best.framing.wire_len(train.size(0))) * best.per_byte;
+            let took = f64::from(train.count) * each;
+            let waiting = (took - train.spread.as_secs_f64()).max(0.0) / each;
+            let counted = seen.and_then(|s| {
+                let sent_in = s.sent_in.saturating_sub(train.pause).as_secs_f64();
+                let there = f64::from(train.count.saturating_sub(s.lost?));
+                Some(0.9 * (there - sent_in / each))
+            });
+            let most = counted.map_or(waiting * by, |c| c.min(0.9 * waiting));
+            self.count = (most.max(0.0) as u32).min(self.count).max(2);
+        } else {
+            self.growth = (self.growth.min(self.want.max(0.01)) * by).max(0.003);
         }
-        self.growth = (self.growth.min(self.want.max(0.01)) * by).max(0.003);
+    }
+
+    /// By how much a queue of packets that take `each` seconds may grow, s.
+    fn room(&self, size: u32, each: f64) -> f64 {
+        if size <= SMALL && self.count < MOST_PACKETS {
+            self.growth.min(0.8 * f64::from(self.count) * each)
+        } else {
+            self.growth
+        }
     }
 
     fn scaled(&mut self, count: u32, point: Point, seen: &Seen) {
@@ -571,6 +607,7 @@ impl Saturation {
             sizes: vec![mtu],
             count,
             spread: Duration::from_secs_f64(f64::from(count) * each / (1.0 + ABOVE)),
+            pause: Duration::ZERO,
         })
     }
 
@@ -588,14 +625,21 @@ impl Saturation {
         } else {
             0.6 * self.want
         };
-        let most = if size <= 300 {
+        // As long as it is not known how long they take, they all must have room in the queue.
+        let known = b.of_mode() > 0.9 && b.near(4) > 0.9;
+        let most = if size <= SMALL && !known {
             self.count
         } else {
             MOST_PACKETS
         };
         let count = ((want / each).round() as u32).clamp(1, most);
         let took = f64::from(count) * each;
-        let over = took - self.growth;
+        let room = if most < MOST_PACKETS {
+            self.growth
+        } else {
+            self.room(size, each)
+        };
+        let over = took - room;
         let spread = if over > 0.0 {
             over.min(took / (1.0 + ABOVE))
         } else {
@@ -615,10 +659,12 @@ impl Saturation {
                 r.belief.powf(0.3) * (apart * apart).min(16.0)
             })
             .sum();
+        let pause = if spread > 0.0 { 0.0 } else { PAUSE * took };
         let train = Train {
             sizes: vec![size],
             count,
             spread: Duration::from_secs_f64(spread),
+            pause: Duration::from_secs_f64(pause),
         };
         Some((told / (1.0 + took / 0.05), train))
     }
@@ -646,7 +692,7 @@ impl Saturation {
                 size: train.size(0),
                 packets: train.count.saturating_sub(seen.lost.unwrap_or(0)),
             });
-            self.lower(train, 0.6);
+            self.lower(train, 0.6, Some(seen));
             self.overflows += 1;
             if self.overflows > OVERFLOWS {
                 self.end("packets are lost");
@@ -712,7 +758,10 @@ impl Saturation {
         let sizes = self.null_sizes(which)?;
         let left = (self.settings.budget - self.spent).max(0.0) / (3 - which) as f64;
         let longest = LONGEST.as_secs_f64() / (1.0 + ABOVE);
-        let lasts = longest.min(left / (1.0 + ABOVE)).min(self.growth / ABOVE);
+        let tiny = sizes.iter().copied().min()?;
+        let each = f64::from(best.framing.wire_len(tiny)) * best.per_byte;
+        let room = self.room(tiny, each);
+        let lasts = longest.min(left / (1.0 + ABOVE)).min(room / ABOVE);
         // Too short a train says nothing.
         if lasts < 20.0 * best.per_byte * f64::from(MARKER) || lasts < 30.0 * self.noise() {
             return None;
@@ -723,13 +772,17 @@ impl Saturation {
             .sum::<f64>()
             / sizes.len() as f64;
         let count = (lasts * (1.0 + ABOVE) / (mean * best.per_byte)).floor() as u32;
+        // Whole turns: evenly spaced, a part of one would leave gaps.
+        let turns = sizes.len() as u32;
+        let count = count.min(MOST_PACKETS) / turns * turns;
         if count < 2 {
             return None;
         }
         let train = Train {
             sizes,
-            count: count.min(MOST_PACKETS),
+            count,
             spread: Duration::ZERO,
+            pause: Duration::ZERO,
         };
         let wire: f64 = Point {
             packets: train.packets(),
@@ -747,7 +800,7 @@ impl Saturation {
         if seen.lost.is_some_and(|l| l > 0) {
             // It was too much: the same in less time.
             self.overflows += 1;
-            self.lower(train, 0.6);
+            self.lower(train, 0.6, Some(seen));
             if self.overflows > OVERFLOWS {
                 self.end("packets are lost");
             }
@@ -785,7 +838,12 @@ impl Saturation {
             offs.iter().copied().fold(f64::MAX, f64::min),
             offs.iter().copied().fold(f64::MIN, f64::max),
         );
-        if most - least > SAME_SLOPE + 6.0 * error {
+        let stray = self
+            .slopes
+            .iter()
+            .map(|s| STRAY * best.per_byte / s.1.took.max(1e-4));
+        let stray = stray.fold(0.0, f64::max);
+        if most - least > SAME_SLOPE + 6.0 * error + stray {
             let of = |s: &(Slope, Point)| format!("{:.1} %", 100.0 * s.0.grew);
             let all: Vec<String> = self.slopes.iter().map(of).collect();
             self.trouble = Some(format!(
@@ -824,6 +882,7 @@ mod tests {
             sizes: vec![1500, 64, 576],
             count: 8,
             spread: Duration::ZERO,
+            pause: Duration::ZERO,
         };
         let sizes: Vec<u32> = (0..8).map(|i| train.size(i)).collect();
         assert_eq!(sizes, [1500, 64, 576, 1500, 64, 576, 1500, 64]);

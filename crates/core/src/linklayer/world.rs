@@ -306,6 +306,7 @@ impl World {
             lost += u32::from(self.pass(d, at, train.size(i)).is_none());
             at = first + Duration::from_secs_f64(each * f64::from(i + 1));
         }
+        at += train.pause;
         let there = self.pass(d, at, MARKER);
         let back = match d {
             Direction::Down => there,
@@ -520,6 +521,9 @@ mod tests {
             let mut scene = draw(seed, false);
             scene.rate.up = Rate::from_kbit(1000);
             scene.rate.down = Rate::from_kbit(50_000);
+            scene.buffer = scene
+                .buffer
+                .map(|_| Buffer::Time(Duration::from_millis(300)));
             scene.framing.up = Framing::new(Mode::Atm, 32, 0);
             scene.framing.down = Framing::new(Mode::Ptm, 26, 0);
             let o = run(&scene);

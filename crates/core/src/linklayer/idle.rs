@@ -27,8 +27,8 @@ const NEAR: u32 = 2;
 const MOST: u32 = 24;
 /// The logarithm of how much better one must explain the round trips than the other: 1 in 1e5, and 48 chances.
 const GATE: f64 = 15.4;
-/// The same of the best phase over the next one: 1 in 150.
-const ONLY: f64 = 5.0;
+/// The same of the best phase over the next one: 1 in 3000.
+const ONLY: f64 = 8.0;
 /// A slope below this (s per byte there and back) is none of ADSL2+, whose 24 and 3.5 Mbit/s (ITU-T
 /// G.992.5) make 2.6 us.
 const FASTEST_ADSL: f64 = 2.2e-6;
@@ -123,7 +123,8 @@ impl Sweep {
             }
             None => self.silent += 1,
         }
-        if self.asked % SIZES == 0 {
+        // One of each may be chance: a hop that was busy.
+        if self.asked % SIZES == 0 && self.asked >= 2 * SIZES {
             self.judge();
         }
     }

@@ -380,6 +380,10 @@ impl Saturation {
         if why.is_none() && beliefs.near(4) < SURE {
             why = Some("more than one overhead explains the delays".into());
         }
+        if why.is_none() && !self.counted && self.slopes.len() < 3 {
+            why =
+                Some("nobody counts what is lost, and there was no room for the null test".into());
+        }
         let sum: f64 = self.points.iter().map(|p| p.took * p.took).sum();
         let error = 2.0 * beliefs.scale / sum.sqrt().max(1e-9) + 2.0 * super::fit::RELATIVE;
         let sure = why.is_none();
@@ -444,6 +448,13 @@ impl Saturation {
 
     fn lost_marker(&mut self, train: &Train) {
         if train.count > 0 {
+            let point = Point {
+                packets: train.packets(),
+                took: 0.0,
+                span: 0.0,
+            };
+            let best = self.beliefs.as_ref().and_then(Beliefs::best);
+            self.spent += best.map_or(0.0, |b| b.per_byte * point.wire(b.framing));
             // Is it the train, or is nobody there?
             self.refresh = true;
             self.lower(train, 0.4, None);

@@ -78,7 +78,7 @@ fn hints(kind: &str, mtu: u32, sessions: usize) -> Vec<String> {
         ),
         "vlan" => hints.push("a VLAN tag of 4 bytes is in every packet's overhead".to_owned()),
         "wwan" => {
-            hints.push("a mobile network: its rate changes, and no framing is fixed".to_owned())
+            hints.push("a mobile network: its rate changes, and no framing is fixed".to_owned());
         }
         "wlan" => hints.push(
             "radio: what is measured may be its own queue and rate, not the line's".to_owned(),
@@ -87,7 +87,7 @@ fn hints(kind: &str, mtu: u32, sessions: usize) -> Vec<String> {
     }
     match mtu {
         1492 if kind != "ppp" => {
-            hints.push("packets of 1492 bytes: PPPoE somewhere on the way".to_owned())
+            hints.push("packets of 1492 bytes: PPPoE somewhere on the way".to_owned());
         }
         1280..1492 => hints.push(format!(
             "packets of {mtu} bytes: a tunnel somewhere on the way"

@@ -238,16 +238,12 @@ impl Form {
         let ways: Vec<&DirectionForm> = [&self.up, &self.down].into_iter().flatten().collect();
         let found: Vec<Framing> = ways.iter().filter_map(|w| w.verdict.framing).collect();
         let charges = |f: &Framing| (f.wire_len(1500) + f.wire_len(64), f.overhead);
-        match found.iter().copied().max_by_key(charges) {
-            Some(framing) => (framing, true),
-            None => {
-                let assumed = ways.iter().map(|w| w.assumed).max_by_key(charges);
-                (
-                    assumed.unwrap_or(Framing::new(evenkeel_core::framing::Mode::Ptm, 38, 84)),
-                    false,
-                )
-            }
+        if let Some(framing) = found.iter().copied().max_by_key(charges) {
+            return (framing, true);
         }
+        let assumed = ways.iter().map(|w| w.assumed).max_by_key(charges);
+        let usual = Framing::new(evenkeel_core::framing::Mode::Ptm, 38, 84);
+        (assumed.unwrap_or(usual), false)
     }
 
     /// What is known well enough for `run` to begin with.

@@ -192,7 +192,7 @@ impl Link {
         )) = heard
         else {
             return Ok(Seen {
-                sent_in: last - first,
+                sent_in: last.saturating_sub(first),
                 took: None,
                 lost: None,
             });

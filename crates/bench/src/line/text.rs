@@ -62,7 +62,7 @@ pub fn text(f: &Form) -> String {
     t
 }
 
-fn direction(d: Direction, w: &DirectionForm) -> String {
+fn direction(way: Direction, w: &DirectionForm) -> String {
     let mut t = String::new();
     let v = &w.verdict;
     let rate = match v.rate {
@@ -75,46 +75,43 @@ fn direction(d: Direction, w: &DirectionForm) -> String {
         }
         _ => "rate not measured".into(),
     };
-    let _ = writeln!(t, "{}: {rate}", capital(words(d)));
-    match v.framing {
-        Some(f) => {
+    let _ = writeln!(t, "{}: {rate}", capital(words(way)));
+    if let Some(f) = v.framing {
+        let _ = writeln!(
+            t,
+            "  framing {}: {} ({})",
+            w.tc_cake,
+            explained(f),
+            belief(v.confidence)
+        );
+    } else {
+        let _ = writeln!(
+            t,
+            "  framing: not enough evidence: {}",
+            v.why.as_deref().unwrap_or("nothing was seen")
+        );
+        if let Some(best) = v.best {
             let _ = writeln!(
                 t,
-                "  framing {}: {} ({})",
-                w.tc_cake,
-                explained(f),
+                "    most likely {} ({})",
+                explained(best),
                 belief(v.confidence)
             );
         }
-        None => {
-            let _ = writeln!(
-                t,
-                "  framing: not enough evidence: {}",
-                v.why.as_deref().unwrap_or("nothing was seen")
-            );
-            if let Some(best) = v.best {
-                let _ = writeln!(
-                    t,
-                    "    most likely {} ({})",
-                    explained(best),
-                    belief(v.confidence)
-                );
-            }
-            let cost = if w.price > 0.0005 {
-                format!(
-                    ", which takes {:.1} % of the rate from full packets",
-                    100.0 * w.price
-                )
-            } else {
-                String::new()
-            };
-            let _ = writeln!(
-                t,
-                "    assumed, on the safe side: {} ({}){cost}",
-                w.tc_cake,
-                explained(w.assumed)
-            );
-        }
+        let cost = if w.price > 0.0005 {
+            format!(
+                ", which takes {:.1} % of the rate from full packets",
+                100.0 * w.price
+            )
+        } else {
+            String::new()
+        };
+        let _ = writeln!(
+            t,
+            "    assumed, on the safe side: {} ({}){cost}",
+            w.tc_cake,
+            explained(w.assumed)
+        );
     }
     t + &evidence(w)
 }

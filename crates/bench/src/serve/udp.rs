@@ -100,7 +100,7 @@ impl Answers {
                 let came = r.at.unwrap_or_else(clock::realtime);
                 let bytes = &mut buffer[..r.len];
                 if let Some(message) = Message::parse(bytes) {
-                    self.train(from, came, message);
+                    self.train(from, came, &message);
                 } else if let Some(probe) = Probe::parse(bytes) {
                     self.probe(from, came, probe, bytes);
                 } else if let Some(count) = self.counts.get_mut(&from) {
@@ -137,7 +137,7 @@ impl Answers {
         sessions.get(&session).copied()
     }
 
-    fn train(&mut self, from: SocketAddr, came: Duration, m: Message) {
+    fn train(&mut self, from: SocketAddr, came: Duration, m: &Message) {
         let own = self.whose(m.session).map(client);
         if own != Some(client(from.ip())) {
             return;
@@ -155,9 +155,11 @@ impl Answers {
                     sent_in: Duration::ZERO,
                     count,
                 };
-                let _ = self.socket.send_to(&Message { says, ..m }.emit(), from);
+                let _ = self
+                    .socket
+                    .send_to(&Message { says, ..m.clone() }.emit(), from);
             }
-            Says::Send(ref train) => self.send(from, came, &m, train.clone()),
+            Says::Send(ref train) => self.send(from, came, m, train.clone()),
             Says::Marker { .. } => {}
         }
     }

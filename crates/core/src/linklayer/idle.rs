@@ -101,7 +101,7 @@ impl Sweep {
         if self.found != Stairs::Unknown || round >= self.most || self.silent >= SILENT || limits {
             return None;
         }
-        let step = STEPS[usize::from(round >= NEAR && round % 2 == 0)];
+        let step = STEPS[usize::from(round >= NEAR && round.is_multiple_of(2))];
         // 17 has no factor in common with 48: neighbours are not sent one after the other.
         let place = self.asked % SIZES * 17 % SIZES;
         let size = FROM + step * place;
@@ -124,7 +124,7 @@ impl Sweep {
             None => self.silent += 1,
         }
         // One of each may be chance: a hop that was busy.
-        if self.asked % SIZES == 0 && self.asked >= 2 * SIZES {
+        if self.asked.is_multiple_of(SIZES) && self.asked >= 2 * SIZES {
             self.judge();
         }
     }

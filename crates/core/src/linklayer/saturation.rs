@@ -23,7 +23,7 @@ use super::candidates::SMALLEST;
 use super::fit::{Beliefs, Point, beliefs, scale_of};
 use super::{SURE, Verdict};
 use crate::framing::Framing;
-use crate::units::Rate;
+use crate::units::{Rate, rounded};
 
 /// No train lasts longer.
 pub const LONGEST: Duration = Duration::from_millis(300);
@@ -40,6 +40,10 @@ const DELAY: [f64; 2] = [0.02, 0.28];
 const OVER_NOISE: f64 = 400.0;
 /// Trains before anything counts as known.
 const LEAST: usize = 8;
+/// What a policer does.
+const DROPPED: &str = "more than the line carries is dropped rather than queued";
+/// What a large bucket does.
+const LASTS_SLOWER: &str = "bursts are carried faster than what lasts: a token bucket";
 /// Trains in all.
 const MOST: usize = 70;
 /// Packets in one train.
@@ -195,6 +199,8 @@ pub struct Saturation {
     alone: Vec<f64>,
     /// The next step is a marker alone, for the base.
     refresh: bool,
+    /// Bursts of full packets, and what they took.
+    scale: Vec<(u32, f64)>,
     points: Vec<Point>,
     beliefs: Option<Beliefs>,
     likely: Option<Framing>,
@@ -205,6 +211,8 @@ pub struct Saturation {
     losses: u32,
     /// Trains of which packets were lost.
     overflows: u32,
+    /// Of the null test.
+    null_losses: u32,
     /// Seconds of the line that were spent.
     spent: f64,
     /// The delay that trains make, s.
@@ -231,6 +239,7 @@ impl Saturation {
             began: None,
             alone: Vec::new(),
             refresh: false,
+            scale: Vec::new(),
             points: Vec::new(),
             beliefs: None,
             likely: None,
@@ -239,6 +248,7 @@ impl Saturation {
             trains: 0,
             losses: 0,
             overflows: 0,
+            null_losses: 0,
             spent: 0.0,
             want: 0.0,
             growth: LONGEST.as_secs_f64(),
@@ -277,24 +287,24 @@ impl Saturation {
                 spread: Duration::ZERO,
                 pause: Duration::ZERO,
             },
-            Phase::Others => match self.others_train() {
-                Some(train) => train,
-                None => {
+            Phase::Others => {
+                let Some(train) = self.others_train() else {
                     self.phase = Phase::Tell;
                     return self.next(now);
-                }
-            },
+                };
+                train
+            }
             Phase::Tell => match self.telling() {
                 Some(train) => train,
                 None => return self.next(now),
             },
-            Phase::Null(which) => match self.null_train(which) {
-                Some(train) => train,
-                None => {
+            Phase::Null(which) => {
+                let Some(train) = self.null_train(which) else {
                     self.phase = Phase::Done;
                     return Step::Done;
-                }
-            },
+                };
+                train
+            }
         };
         let rest = match &self.sent {
             // What the line carried for us it may carry for others as long again.
@@ -462,6 +472,15 @@ impl Saturation {
         } else {
             self.losses += 1;
         }
+        if let Phase::Null(_) = self.phase {
+            // Bursts that made a longer queue arrived.
+            self.null_losses += 1;
+            if self.null_losses >= LOSSES {
+                self.trouble = Some(LASTS_SLOWER.into());
+                self.phase = Phase::Done;
+                return;
+            }
+        }
         if self.losses >= LOSSES || self.overflows > OVERFLOWS {
             self.end("probes are lost");
             return;
@@ -520,10 +539,15 @@ impl Saturation {
             });
             self.growth = 0.7 * point.took.min(2.0 * before.max(point.took / 2.0));
             if self.points.is_empty() || point.took < 5.0 * noise {
-                self.end("more than the line carries is dropped rather than queued");
+                self.end(DROPPED);
             } else {
                 self.begin_telling();
             }
+            return;
+        }
+        self.scale.push((count, point.took));
+        if let Some(why) = self.is_bucket() {
+            self.end(&why);
             return;
         }
         let want = (OVER_NOISE * noise).clamp(DELAY[0], DELAY[1]);
@@ -543,6 +567,27 @@ impl Saturation {
         } else {
             self.phase = Phase::Scale(count * 2);
         }
+    }
+
+    /// Whether the last burst took much longer, for each packet, than a shorter one did: tokens were there for
+    /// that one. In words.
+    fn is_bucket(&self) -> Option<String> {
+        let noise = self.noise();
+        let (&(count, took), before) = self.scale.split_last()?;
+        let each = took / f64::from(count);
+        let at_once = before.iter().rev().find(|(n, t)| {
+            let expected = each * f64::from(*n);
+            *n >= 2 && expected > 20.0 * noise && *t < 0.6 * expected
+        });
+        let (n, t) = at_once.filter(|_| took > 60.0 * noise)?;
+        let each = (took - t) / f64::from(count - n);
+        let bytes = f64::from(self.settings.mtu);
+        let burst = (f64::from(*n) - t / each).max(0.0) * bytes;
+        Some(format!(
+            "a token bucket: {} pass at once, and {} after them",
+            rounded::bytes(burst),
+            rounded::rate(Rate::from_bps((8.0 * bytes / each) as u64))
+        ))
     }
 
     fn begin_telling(&mut self) {
@@ -631,7 +676,7 @@ impl Saturation {
             return None;
         }
         // Where nobody counts each second train is shorter: what overflows shows itself.
-        let want = if self.counted || self.trains % 2 == 0 {
+        let want = if self.counted || self.trains.is_multiple_of(2) {
             self.want
         } else {
             0.6 * self.want
@@ -698,6 +743,12 @@ impl Saturation {
         // No framing makes packets shorter than they are: some did not arrive.
         let lost = seen.lost.is_some_and(|l| l > 0) || point.took < 0.9 * least - 5.0 * noise;
         if lost {
+            let each = least / f64::from(train.count.max(1));
+            let missing = f64::from(seen.lost.unwrap_or(0)) * each;
+            if point.took - sent_in < 0.02 * missing {
+                self.end(DROPPED);
+                return;
+            }
             self.depth.get_or_insert(Depth {
                 ms: 1e3 * (point.took - sent_in).max(0.0),
                 size: train.size(0),
@@ -808,6 +859,13 @@ impl Saturation {
     }
 
     fn null_seen(&mut self, which: usize, train: &Train, point: Point, seen: &Seen) {
+        let best = self.beliefs.as_ref().and_then(|b| b.best().copied());
+        if best.is_some_and(|b| point.took > 1.25 * b.takes(&point)) {
+            // Losses only make a train shorter.
+            self.trouble = Some(LASTS_SLOWER.into());
+            self.phase = Phase::Done;
+            return;
+        }
         if seen.lost.is_some_and(|l| l > 0) {
             // It was too much: the same in less time.
             self.overflows += 1;
@@ -817,7 +875,6 @@ impl Saturation {
             }
             return;
         }
-        let best = self.beliefs.as_ref().and_then(|b| b.best().copied());
         if let Some(best) = best.filter(|_| point.span > 0.0) {
             let slope = Slope {
                 sizes: train.sizes.clone(),
@@ -864,7 +921,7 @@ impl Saturation {
         } else if least < -0.08 - 6.0 * error {
             self.trouble = Some("what lasts is carried faster than bursts are".into());
         } else if most > 0.2 + 6.0 * error {
-            self.trouble = Some("bursts are carried faster than what lasts: a token bucket".into());
+            self.trouble = Some(LASTS_SLOWER.into());
         } else {
             self.points.extend(self.slopes.iter().map(|s| s.1.clone()));
             self.believe();

@@ -47,13 +47,11 @@ fn with_stairs(mut v: Verdict, stairs: Stairs) -> Verdict {
             (v.confidence, v.mode_confidence) = (SURE, SURE);
         }
         (Stairs::Cells { overhead, .. }, Some(f))
-            if f.mode != Mode::Atm || f.overhead != overhead =>
+            if f.mode == Mode::Atm && f.overhead != overhead =>
         {
-            // Cells in the other direction make stairs, too; a wrong overhead is another matter.
-            if f.mode == Mode::Atm {
-                v.framing = None;
-                v.why = Some(format!("echoes say {overhead} bytes in cells, trains {f}"));
-            }
+            // Cells in the other direction alone make stairs, too; another overhead contradicts.
+            v.framing = None;
+            v.why = Some(format!("echoes say {overhead} bytes in cells, trains {f}"));
         }
         (Stairs::Straight { .. }, Some(f)) if f.mode == Mode::Atm => {
             v.framing = None;

@@ -10,7 +10,7 @@ use super::idle::{Stairs, Sweep};
 use super::saturation::{MARKER, Saturation, Seen, Settings, Step, Train};
 use super::survey::{Survey, survey};
 use crate::framing::{Framing, Mode};
-use crate::pipe::{Buffer, Pipe, PipeConfig, RateTrace, SplitMix64, Verdict};
+use crate::pipe::{Bucket, Buffer, Pipe, PipeConfig, RateTrace, SplitMix64, Verdict};
 use crate::units::{Direction, PerDirection, Rate};
 
 /// Echoes of a sweep are sent no faster.
@@ -44,6 +44,8 @@ pub struct Scene {
     pub buffer: PerDirection<Buffer>,
     /// Of the idle line.
     pub rtt: Duration,
+    /// What is sold is less than that.
+    pub bucket: Option<Bucket>,
     /// The largest IP packet.
     pub mtu: u32,
     /// Up to so much more delay each way.
@@ -147,6 +149,7 @@ pub fn draw(seed: u64, noisy: bool) -> Scene {
             up: buffer(&mut r, up),
             down: buffer(&mut r, down),
         },
+        bucket: None,
         rtt: Duration::from_secs_f64(log(&mut r, 0.004, 0.06)),
         mtu,
         jitter: Duration::from_millis(if noisy { 2 } else { 0 }),
@@ -181,7 +184,7 @@ impl World {
                 rate: RateTrace::constant(scene.rate[d]),
                 framing: scene.framing[d],
                 buffer: scene.buffer[d],
-                bucket: None,
+                bucket: scene.bucket,
                 managed: None,
                 turns: Duration::ZERO,
                 delay: scene.rtt / 2,
@@ -248,7 +251,8 @@ impl World {
             FarEnd::Serves => Some(at),
             FarEnd::Silent => None,
             FarEnd::Limits(rate) => {
-                self.tokens = (self.tokens + rate * (at - self.asked).as_secs_f64()).min(5.0);
+                self.tokens =
+                    (self.tokens + rate * at.saturating_sub(self.asked).as_secs_f64()).min(5.0);
                 self.asked = at;
                 (self.tokens >= 1.0).then(|| {
                     self.tokens -= 1.0;
@@ -275,7 +279,7 @@ impl World {
         self.later(back);
         // The kernel stamps both ends.
         let stamped = self.exponential(3e-6);
-        let rtt = back.map(|b| b - sent + stamped);
+        let rtt = back.map(|b| b.saturating_sub(sent) + stamped);
         self.now += ECHO_GAP.saturating_sub(rtt.unwrap_or_default());
         rtt
     }
@@ -317,8 +321,8 @@ impl World {
         self.later(back);
         let stamped = self.exponential(3e-6);
         Seen {
-            sent_in: at - first,
-            took: back.map(|b| b - sent + stamped),
+            sent_in: at.saturating_sub(first),
+            took: back.map(|b| b.saturating_sub(sent) + stamped),
             // Who limits echoes does not count.
             lost: matches!(self.scene.far, FarEnd::Serves | FarEnd::Stalls).then_some(lost),
         }
@@ -371,7 +375,7 @@ pub fn run(scene: &Scene) -> Outcome {
         stairs: sweep.found(),
         survey: survey(sweep.found(), verdicts),
         saturation,
-        lasted: (world.now() - began).as_secs_f64(),
+        lasted: world.now().saturating_sub(began).as_secs_f64(),
         used: world.used(),
     }
 }
@@ -511,6 +515,30 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    /// More than is sold passes for a while, or is dropped: that is said, and no framing.
+    #[test]
+    fn buckets_are_no_lines() {
+        use crate::pipe::BucketKind;
+        for (kind, burst, why) in [
+            (BucketKind::Shaper, 60_000, "token bucket"),
+            (BucketKind::Shaper, 1_000_000, "token bucket"),
+            (BucketKind::Policer, 20_000, "dropped rather than queued"),
+        ] {
+            let mut scene = draw(3, false);
+            scene.rate = scene.rate.map(|_| Rate::from_kbit(100_000));
+            scene.buffer = scene.buffer.map(|_| Buffer::Time(Duration::from_secs(1)));
+            scene.bucket = Some(Bucket {
+                kind,
+                rate: Rate::from_kbit(20_000),
+                burst,
+            });
+            let v = run(&scene).saturation.up.verdict();
+            assert_eq!(v.framing, None, "{kind:?} {burst}");
+            let said = v.why.clone().unwrap();
+            assert!(said.contains(why), "{kind:?} {burst}: {said}");
         }
     }
 

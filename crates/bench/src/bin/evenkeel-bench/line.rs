@@ -70,7 +70,7 @@ pub(crate) fn line(args: &Args) -> Result<(), Failure> {
     }
     let mut status = StatusLine::new();
     let form = line::run(&options, &cancel, &mut |doing| {
-        status.show(0, "line", doing)
+        status.show(0, "line", doing);
     });
     status.clear();
     let form = form.map_err(failure)?;

@@ -27,8 +27,8 @@ const NEAR: u32 = 2;
 const MOST: u32 = 24;
 /// The logarithm of how much better one must explain the round trips than the other: 1 in 1e5, and 48 chances.
 const GATE: f64 = 15.4;
-/// The same of the best phase over the next one: 1 in 3000.
-const ONLY: f64 = 8.0;
+/// The same of the best phase over the next one.
+const ONLY: f64 = 12.0;
 /// A slope below this (s per byte there and back) is none of ADSL2+, whose 24 and 3.5 Mbit/s (ITU-T
 /// G.992.5) make 2.6 us.
 const FASTEST_ADSL: f64 = 2.2e-6;
@@ -161,7 +161,8 @@ impl Sweep {
             .iter()
             .map(|(s, l)| (f64::from(*s), *l))
             .collect();
-        if points.len() < 40 {
+        // A phase or two may be missing, not more.
+        if points.len() < SIZES as usize - 2 {
             return;
         }
         let Some(straight) = line(&points, |l| l) else {

@@ -116,7 +116,7 @@ impl Verdict {
 }
 
 /// Belief from which on something counts as known.
-pub const SURE: f64 = 0.995;
+pub const SURE: f64 = 0.998;
 
 /// Whether a line that fast towards us can be ADSL at all: ADSL2+ carries 24 Mbit/s (ITU-T G.992.5).
 pub fn adsl_possible(rate: Rate) -> bool {

@@ -390,9 +390,8 @@ impl Saturation {
         if why.is_none() && beliefs.near(4) < SURE {
             why = Some("more than one overhead explains the delays".into());
         }
-        if why.is_none() && !self.counted && self.slopes.len() < 3 {
-            why =
-                Some("nobody counts what is lost, and there was no room for the null test".into());
+        if why.is_none() && self.slopes.len() < 3 {
+            why = Some("there was no room for the null test".into());
         }
         let sum: f64 = self.points.iter().map(|p| p.took * p.took).sum();
         let error = 2.0 * beliefs.scale / sum.sqrt().max(1e-9) + 2.0 * super::fit::RELATIVE;

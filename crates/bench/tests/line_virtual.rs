@@ -104,3 +104,51 @@ fn twelve_lines_are_known_exactly() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Seed 002's experiment on its line, framing and rates found before: the overhead below which latency rises
+/// is the line's, and the rate is.
+#[test]
+fn a_walk_finds_the_knee() {
+    use std::sync::atomic::AtomicBool;
+
+    use evenkeel_bench::line::walk::{Walk, text, walk};
+    if !guests::in_virtual_time("a_walk_finds_the_knee") {
+        return;
+    }
+    let kind = Kind {
+        buffer: Buffer::Time(Duration::from_millis(200)),
+        ..Kind::default()
+    };
+    let w = world("a_walk_finds_the_knee", "atm:40", 21_181, 1_171, &kind).unwrap();
+    let _server = w.serve();
+    let form = w.measure(Some("10.23.0.2"));
+    let records = tempfile::tempdir().unwrap();
+    let over = Walk {
+        device: "wan",
+        server: "10.23.0.2",
+        token: "",
+        rates: evenkeel_core::PerDirection {
+            up: form.up.as_ref().unwrap().assumed_rate.unwrap(),
+            down: form.down.as_ref().unwrap().assumed_rate.unwrap(),
+        },
+        framing: form.framing().0,
+        state_dir: records.path(),
+        overheads: vec![48, 44, 40, 36, 32],
+        percents: vec![94, 96, 98, 99, 100, 102, 104],
+    };
+    let never = AtomicBool::new(false);
+    let paths = w
+        .near
+        .run(|| walk(&over, &never, &mut |_| {}))
+        .unwrap()
+        .unwrap();
+    println!("{}", text(&paths));
+    assert_eq!(paths[0].knee, Some(40.0));
+    let rate = paths[1].knee.unwrap();
+    assert!((97.0..=102.0).contains(&rate), "{rate}");
+    // It is as it was.
+    assert_eq!(
+        std::fs::read_dir(records.path()).map_or(0, Iterator::count),
+        0
+    );
+}

@@ -11,6 +11,7 @@ pub mod igd;
 mod link;
 mod sweep;
 pub mod text;
+pub mod walk;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicBool, Ordering};

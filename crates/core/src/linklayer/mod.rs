@@ -19,6 +19,7 @@
 //! Non-goals: sockets (crate `evenkeel-bench`), capacities that change (`control`).
 
 pub mod idle;
+pub mod knee;
 pub mod passive;
 pub mod saturation;
 pub mod survey;

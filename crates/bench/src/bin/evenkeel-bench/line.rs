@@ -3,9 +3,12 @@
 //! Non-goals: measuring (`evenkeel_bench::line`).
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use evenkeel_bench::line::form::Form;
+use evenkeel_bench::line::walk::Walk;
 use evenkeel_bench::line::{self, Options};
+use evenkeel_core::{Direction, PerDirection};
 use evenkeel_terminal::{Failure, StatusLine, print};
 
 use crate::failure::failure;
@@ -37,12 +40,19 @@ pub(crate) struct Args {
     /// Make what was found the profile that `evenkeel run` begins with
     #[arg(long)]
     apply: bool,
+    /// Then shape the device with overheads in steps of 4 bytes and rates in steps of 1 %, load it with `evenkeel
+    /// serve` each time (five minutes at full load), and show where latency begins to rise
+    #[arg(long, requires = "server")]
+    walk: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
     /// Where what was learned of lines is kept
     #[arg(long, value_name = "DIR", default_value = evenkeel_autorate::PROFILE_DIR, hide = true)]
     profile_dir: PathBuf,
+    /// Where records of shaped devices are kept
+    #[arg(long, value_name = "DIR", default_value = evenkeel_kernel::state::DEFAULT_DIR, hide = true)]
+    state_dir: PathBuf,
 }
 
 fn budget(text: &str) -> Result<f64, String> {
@@ -82,7 +92,42 @@ pub(crate) fn line(args: &Args) -> Result<(), Failure> {
     if args.apply {
         apply(&form, &args.profile_dir)?;
     }
+    if args.walk {
+        walk(args, &form, &cancel)?;
+    }
     Ok(())
+}
+
+/// Over overheads and rates, around what was found.
+fn walk(args: &Args, form: &Form, cancel: &AtomicBool) -> Result<(), Failure> {
+    let rate = |d| form.direction(d).and_then(|w| w.assumed_rate);
+    let (Some(up), Some(down)) = (rate(Direction::Up), rate(Direction::Down)) else {
+        return Err(Failure::work(
+            "the line's rates were not measured both ways: --walk needs `evenkeel serve` at the other end",
+        ));
+    };
+    let (overheads, percents) = line::walk::usual();
+    let over = Walk {
+        device: &form.device.name,
+        server: args.server.as_deref().unwrap_or_default(),
+        token: &args.token,
+        rates: PerDirection { up, down },
+        framing: form.framing().0,
+        state_dir: &args.state_dir,
+        overheads,
+        percents,
+    };
+    let mut status = StatusLine::new();
+    let paths = line::walk::walk(&over, cancel, &mut |doing| {
+        status.show(0, "walk", doing);
+    });
+    status.clear();
+    let paths = paths.map_err(failure)?;
+    print(&if args.json {
+        serde_json::to_string_pretty(&paths).map_err(Failure::work)? + "\n"
+    } else {
+        line::walk::text(&paths)
+    })
 }
 
 /// Writes what is known. What is only assumed is not: `run` has assumptions of its own.

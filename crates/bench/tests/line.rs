@@ -15,7 +15,7 @@ use evenkeel_core::Direction;
 use evenkeel_core::framing::Framing;
 
 /// Both directions are known and right, at the latest the third time; whatever is known is right.
-fn is_found(name: &str, framing: &str, down: u64, up: u64) {
+fn is_found(name: &str, framing: &str, down: u64, up: u64, server: &str) {
     let _alone = alone();
     let Some(w) = world(name, framing, down, up, &Kind::default()) else {
         return;
@@ -23,7 +23,7 @@ fn is_found(name: &str, framing: &str, down: u64, up: u64) {
     let _server = w.serve();
     let truth: Framing = framing.parse().unwrap();
     for turn in 0.. {
-        let form = w.measure(Some("10.23.0.2"));
+        let form = w.measure(Some(server));
         assert_eq!(form.answering, Some(Answering::Serves));
         let mut known = true;
         for (d, kbit) in [(Direction::Up, up), (Direction::Down, down)] {
@@ -46,17 +46,23 @@ fn is_found(name: &str, framing: &str, down: u64, up: u64) {
 
 #[test]
 fn vdsl() {
-    is_found("vdsl", "ptm:34", 30_000, 8_000);
+    is_found("vdsl", "ptm:34", 30_000, 8_000, "10.23.0.2");
 }
 
 #[test]
 fn adsl() {
-    is_found("adsl", "atm:40", 12_000, 1_000);
+    is_found("adsl", "atm:40", 12_000, 1_000, "10.23.0.2");
 }
 
 #[test]
 fn cable() {
-    is_found("cable", "none:18:mpu64", 40_000, 6_000);
+    is_found("cable", "none:18:mpu64", 40_000, 6_000, "10.23.0.2");
+}
+
+/// Headers are 20 bytes longer, and all is as with IPv4.
+#[test]
+fn vdsl_by_ipv6() {
+    is_found("vdsl_by_ipv6", "ptm:30", 20_000, 5_000, "fd23::2");
 }
 
 /// Nobody serves: what goes from us is known by a host that answers echoes.

@@ -56,11 +56,15 @@ pub(crate) fn world(test: &str, framing: &str, down: u64, up: u64, kind: &Kind) 
             let tun = Tun::open("wan", TunKind::Tun).unwrap();
             sh("ip link set lo up");
             // Nobody solicits routers in the middle of a train.
-            let quiet = evenkeel_sys::netns::set_sysctl("net.ipv6.conf.wan.disable_ipv6", "1");
-            quiet.unwrap();
+            for key in ["router_solicitations", "accept_ra", "accept_dad"] {
+                let key = format!("net.ipv6.conf.wan.{key}");
+                evenkeel_sys::netns::set_sysctl(&key, "0").unwrap();
+            }
             sh("ip link set wan txqueuelen 20000");
             sh(&format!("ip link set wan mtu {}", kind.mtu));
             sh(&format!("ip addr add {address}/24 dev wan"));
+            let last = address.rsplit('.').next().unwrap();
+            sh(&format!("ip addr add fd23::{last}/64 dev wan nodad"));
             sh("ip link set wan up");
             evenkeel_sys::netns::set_sysctl("net.ipv4.ping_group_range", "0 2147483647").unwrap();
             tun
@@ -106,7 +110,7 @@ pub(crate) fn world(test: &str, framing: &str, down: u64, up: u64, kind: &Kind) 
 impl World {
     pub(crate) fn serve(&self) -> Server {
         let config = Config {
-            listen: vec!["0.0.0.0:44811".parse().unwrap()],
+            listen: vec!["[::]:44811".parse().unwrap()],
             token: String::new(),
             tls: None,
             limits: Limits::default(),

@@ -110,17 +110,17 @@ impl Beliefs {
     pub(super) fn cautious(&self) -> Option<Framing> {
         let best = self.best()?.framing;
         let alike = |f: &&Fitted| {
-            f.belief > 0.02
-                && Framing {
-                    mpu: best.mpu,
-                    ..f.framing
-                } == best
+            let same = Framing {
+                mpu: best.mpu,
+                ..f.framing
+            };
+            f.belief > 0.02 && same == best
         };
-        self.all
-            .iter()
-            .filter(alike)
-            .map(|f| f.framing)
-            .max_by_key(|f| f.mpu)
+        // Below 40 bytes there are no packets worth the care.
+        let most = |f: &Framing| f.wire_len(40);
+        let likely = self.all.iter().filter(alike).map(|f| f.framing);
+        let more = likely.filter(|f| most(f) > most(&best));
+        more.max_by_key(most).or(Some(best))
     }
 }
 

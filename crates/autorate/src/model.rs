@@ -338,8 +338,8 @@ impl Model {
         )
     }
 
-    /// How sure the framing is.
-    fn show_framing(&self) -> String {
+    /// How sure the framing is, in lines; empty while nothing is known of it.
+    pub fn show_framing(&self) -> String {
         let mut text = match self.framing {
             Some(f) => format!("  framing {f}, measured by `evenkeel line`\n"),
             None => String::new(),

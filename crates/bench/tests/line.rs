@@ -131,6 +131,7 @@ fn what_was_found_is_applied() {
         let text = std::fs::read_to_string(file.path()).unwrap();
         let profile: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(profile["framing"], "ptm:30", "{text}");
+        assert_eq!(run_begins_with(&w, dir.path()), "ptm:30".parse().unwrap());
         return;
     }
 }
@@ -163,4 +164,117 @@ fn a_shaped_device_is_refused() {
         })
         .unwrap();
     assert!(why.to_string().contains("shaped by tbf"), "{why}");
+}
+
+/// The framing that `run` shapes with, when it is told none.
+fn run_begins_with(w: &emulated::World, profiles: &std::path::Path) -> Framing {
+    use evenkeel_autorate::{Event, Order, Settings, request};
+    use evenkeel_kernel::{Request, StateDir};
+    use std::sync::atomic::Ordering;
+    let records = tempfile::tempdir().unwrap();
+    let settings = Settings {
+        request: Request {
+            framing: None,
+            ..request("wan", evenkeel_core::plan::Mode::Ping)
+        },
+        bounds: evenkeel_core::PerDirection::default(),
+        targets: vec!["10.23.0.2".parse().unwrap()],
+        use_profile: true,
+        profile_dir: profiles.to_owned(),
+        state: StateDir::new(records.path()),
+    };
+    let order = Order::default();
+    let theirs = order.clone();
+    let running = w
+        .near
+        .spawn("run", move || {
+            evenkeel_autorate::run(settings, &theirs, &mut |_: &Event| {})
+        })
+        .unwrap();
+    let states = StateDir::new(records.path());
+    let begun = std::time::Instant::now();
+    let framing = loop {
+        if let Some(state) = w.near.run(|| states.load("wan")).unwrap().unwrap() {
+            break state.framing;
+        }
+        assert!(begun.elapsed().as_secs() < 30, "run does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    order.stop.store(true, Ordering::Relaxed);
+    running.join().unwrap().unwrap().unwrap();
+    framing
+}
+
+/// A router that says where its description is, and one that does not; what it says stands in the form.
+#[test]
+fn a_router_is_asked() {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, UdpSocket};
+    use std::time::Duration;
+    let _alone = alone();
+    let Some(w) = world(
+        "a_router_is_asked",
+        "ptm:30",
+        50_000,
+        10_000,
+        &Kind::default(),
+    ) else {
+        return;
+    };
+    w.near
+        .run(|| sh("ip route add default via 10.23.0.2"))
+        .unwrap();
+    let listen = || TcpListener::bind("10.23.0.2:49123").unwrap();
+    let http = w.far.run(listen).unwrap();
+    let ssdp = w
+        .far
+        .run(|| UdpSocket::bind("10.23.0.2:1900").unwrap())
+        .unwrap();
+    ssdp.set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let searched = std::thread::spawn(move || {
+        let mut b = [0; 1024];
+        let (n, from) = ssdp.recv_from(&mut b).unwrap();
+        let answer = "HTTP/1.1 200 OK\r\nLOCATION: http://10.23.0.2:49123/d.xml\r\nST: x\r\n\r\n";
+        ssdp.send_to(answer.as_bytes(), from).unwrap();
+        String::from_utf8_lossy(&b[..n]).into_owned()
+    });
+    let asked = std::thread::spawn(move || {
+        let kind = "urn:schemas-upnp-org:service:WANCommonInterfaceConfig:1";
+        let description = format!(
+            "<root><device><modelName>Box</modelName><serviceList><service><serviceType>{kind}</serviceType><controlURL>/c</controlURL></service></serviceList></device></root>"
+        );
+        let properties = "<e><NewWANAccessType>DSL</NewWANAccessType><NewLayer1UpstreamMaxBitRate>10000000</NewLayer1UpstreamMaxBitRate><NewLayer1DownstreamMaxBitRate>50000000</NewLayer1DownstreamMaxBitRate></e>";
+        let mut heard = Vec::new();
+        for body in [description.as_str(), properties] {
+            let (mut socket, _) = http.accept().unwrap();
+            socket
+                .set_read_timeout(Some(Duration::from_millis(300)))
+                .unwrap();
+            let mut text = Vec::new();
+            let _ = socket.read_to_end(&mut text);
+            heard.push(String::from_utf8_lossy(&text).into_owned());
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            socket.write_all((head + body).as_bytes()).unwrap();
+        }
+        heard
+    });
+    let router = w.near.run(|| line::igd::ask("wan")).unwrap().unwrap();
+    assert_eq!(
+        (router.name.as_str(), router.access.as_str()),
+        ("Box", "DSL")
+    );
+    assert_eq!(router.up, Some(evenkeel_core::Rate::from_kbit(10_000)));
+    assert!(
+        searched
+            .join()
+            .unwrap()
+            .starts_with("M-SEARCH * HTTP/1.1\r\n")
+    );
+    let heard = asked.join().unwrap();
+    assert!(heard[0].starts_with("GET /d.xml "), "{heard:?}");
+    assert!(
+        heard[1].starts_with("POST /c ") && heard[1].contains("GetCommonLinkProperties"),
+        "{heard:?}"
+    );
 }

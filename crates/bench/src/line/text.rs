@@ -10,24 +10,13 @@ use evenkeel_core::linklayer::idle::Stairs;
 use evenkeel_core::units::rounded;
 use evenkeel_core::{Direction, Framing};
 
+use super::device::Facts;
 use super::form::{Answering, DirectionForm, Form, words};
 use super::igd::Router;
 
 /// For people.
 pub fn text(f: &Form) -> String {
-    let mut t = String::new();
-    let d = &f.device;
-    let on =
-        d.on.as_ref()
-            .map_or(String::new(), |on| format!(" on {on}"));
-    let _ = writeln!(
-        t,
-        "{}: {}{on}, packets of up to {} bytes",
-        d.name, d.kind, d.mtu
-    );
-    for hint in &d.hints {
-        let _ = writeln!(t, "  {hint}");
-    }
+    let mut t = device(&f.device);
     match &f.near {
         Some(n) => {
             let silent = if n.answers {
@@ -59,6 +48,21 @@ pub fn text(f: &Form) -> String {
         }
     }
     t += &what_to_do(f);
+    t
+}
+
+/// What the interface tells.
+pub fn device(d: &Facts) -> String {
+    let on =
+        d.on.as_ref()
+            .map_or(String::new(), |on| format!(" on {on}"));
+    let mut t = format!(
+        "{}: {}{on}, packets of up to {} bytes\n",
+        d.name, d.kind, d.mtu
+    );
+    for hint in &d.hints {
+        let _ = writeln!(t, "  {hint}");
+    }
     t
 }
 

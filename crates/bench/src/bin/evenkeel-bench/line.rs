@@ -9,6 +9,7 @@ use evenkeel_bench::line::form::Form;
 use evenkeel_bench::line::walk::Walk;
 use evenkeel_bench::line::{self, Options};
 use evenkeel_core::{Direction, PerDirection};
+use evenkeel_kernel::StateDir;
 use evenkeel_terminal::{Failure, StatusLine, print};
 
 use crate::failure::failure;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
         hide_env_values = true
     )]
     token: String,
+    /// Send nothing: what passing packets told `evenkeel run` so far
+    #[arg(long, conflicts_with_all = ["server", "apply", "walk"])]
+    passive: bool,
     /// Trains may take so many seconds of the line each way; a noisy one needs more
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = budget)]
     budget: f64,
@@ -64,6 +68,9 @@ fn budget(text: &str) -> Result<f64, String> {
 
 /// `evenkeel line`.
 pub(crate) fn line(args: &Args) -> Result<(), Failure> {
+    if args.passive {
+        return passive(args);
+    }
     let cancel = evenkeel_terminal::cancelled_by_signals()?;
     let options = Options {
         server: args.server.clone(),
@@ -96,6 +103,33 @@ pub(crate) fn line(args: &Args) -> Result<(), Failure> {
         walk(args, &form, &cancel)?;
     }
     Ok(())
+}
+
+/// What is known without sending anything.
+fn passive(args: &Args) -> Result<(), Failure> {
+    let device = args
+        .device
+        .clone()
+        .or_else(evenkeel_autorate::default_device);
+    let device = device.ok_or_else(|| {
+        Failure::usage("there is no default route: name the device that leads to the Internet")
+    })?;
+    let facts = line::device::facts(&device).map_err(failure)?;
+    let file = StateDir::new(&args.state_dir).model_file(&device);
+    let model = evenkeel_autorate::Model::read(&file).map_err(Failure::work)?;
+    if args.json {
+        let all = serde_json::json!({ "device": facts, "run": model });
+        return print(&(serde_json::to_string_pretty(&all).map_err(Failure::work)? + "\n"));
+    }
+    let told = match model.map(|m| m.show_framing()) {
+        None => format!("  `evenkeel run` is not at it: evenkeel run {device}\n"),
+        Some(told) if told.is_empty() => {
+            "  nothing is known yet: a queue must stand while packets of different sizes pass\n"
+                .into()
+        }
+        Some(told) => told,
+    };
+    print(&(line::text::device(&facts) + &told))
 }
 
 /// Over overheads and rates, around what was found.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use evenkeel_core::linklayer::idle::Sweep;
 use evenkeel_core::ping::Fate;
 use evenkeel_core::ping::track::Event;
-use evenkeel_measure::ping::{Kind, Pinger};
+use evenkeel_measure::ping::{Kind, PingError, Pinger};
 use evenkeel_sys::PacketOptions;
 
 use crate::failed::Failed;
@@ -41,7 +41,10 @@ pub(super) fn sweep(
     };
     let target = SocketAddr::new(to, 0);
     let opened = Pinger::open(target, Kind::Echo, whole, PATIENCE, 12, None);
-    let mut pinger = opened.map_err(|e| Failed::Work(e.to_string()))?;
+    let mut pinger = opened.map_err(|e| match e {
+        PingError::NotPermitted { .. } => Failed::Denied(e.to_string()),
+        e => Failed::Work(e.to_string()),
+    })?;
     while let Some(size) = sweep.next() {
         if cancel.load(Ordering::Relaxed) {
             break;

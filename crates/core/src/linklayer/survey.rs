@@ -69,7 +69,85 @@ fn with_stairs(mut v: Verdict, stairs: Stairs) -> Verdict {
                 .rate
                 .or((both < 1e11).then(|| Rate::from_bps(both as u64)));
         }
+        (Stairs::Fast, None) if v.rate.is_none() => {
+            v.best = Some(Framing::new(Mode::Ptm, 22, 0));
+            v.mode_confidence = SURE;
+            v.why = Some(
+                "it is too fast for ADSL, and an overhead that is the same for all sizes cannot be seen by echoes"
+                    .into(),
+            );
+        }
         _ => {}
     }
     v
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both(v: Option<&Verdict>) -> PerDirection<Option<Verdict>> {
+        PerDirection {
+            up: v.cloned(),
+            down: v.cloned(),
+        }
+    }
+
+    fn found(text: &str) -> Verdict {
+        let framing = text.parse().unwrap();
+        Verdict {
+            framing: Some(framing),
+            best: Some(framing),
+            why: None,
+            confidence: 1.0,
+            mode_confidence: 1.0,
+            rate: Some(Rate::from_kbit(8000)),
+            ..Verdict::nothing("")
+        }
+    }
+
+    #[test]
+    fn echoes_alone() {
+        let per_byte = 1e-5;
+        let cells = Stairs::Cells {
+            overhead: 32,
+            per_byte,
+        };
+        let s = survey(cells, both(None));
+        assert_eq!(s.direction.up.framing, Some("atm:32".parse().unwrap()));
+        for stairs in [Stairs::Straight { per_byte }, Stairs::Fast] {
+            let s = survey(stairs, both(None));
+            let (v, assumed) = (&s.direction.down, s.direction.down.assumed());
+            assert_eq!(
+                (v.framing, assumed),
+                (None, "ptm:38:mpu84".parse().unwrap())
+            );
+        }
+        let s = survey(Stairs::Unknown, both(None));
+        assert_eq!(s.direction.up.assumed(), "atm:48".parse().unwrap());
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_not_known() {
+        let per_byte = 1e-5;
+        let cells = Stairs::Cells {
+            overhead: 32,
+            per_byte,
+        };
+        for (stairs, trains, known) in [
+            (cells, "atm:32", true),
+            (cells, "atm:40", false),
+            // The other direction may have the cells.
+            (cells, "ptm:30", true),
+            (Stairs::Straight { per_byte }, "ptm:30", true),
+            (Stairs::Straight { per_byte }, "atm:32", false),
+            (Stairs::Fast, "atm:32", true),
+            (Stairs::Unknown, "none:18:mpu64", true),
+        ] {
+            let s = survey(stairs, both(Some(&found(trains))));
+            let v = &s.direction.up;
+            assert_eq!(v.framing.is_some(), known, "{stairs:?} {trains}");
+            assert_eq!(v.why.is_some(), !known, "{stairs:?} {trains}");
+        }
+    }
 }

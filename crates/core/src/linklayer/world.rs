@@ -56,6 +56,8 @@ pub struct Scene {
     pub pace: f64,
     /// The other end.
     pub far: FarEnd,
+    /// Trains may take so many seconds of the line.
+    pub budget: f64,
     /// Of everything random.
     pub seed: u64,
 }
@@ -156,6 +158,7 @@ pub fn draw(seed: u64, noisy: bool) -> Scene {
         others: if noisy { 0.05 } else { 0.0 },
         pace: log(&mut r, 3e5, 1.2e6),
         far: FarEnd::Serves,
+        budget: 2.0,
         seed,
     }
 }
@@ -358,8 +361,9 @@ pub fn run(scene: &Scene) -> Outcome {
     let saturation = PerDirection::of(|d| {
         let mut s = Saturation::new(Settings {
             mtu: scene.mtu,
-            budget: 1.9 - swept[d],
-            patience: Duration::from_secs(7),
+            // Echoes count as well.
+            budget: 0.95 * scene.budget - swept[d],
+            patience: Duration::from_secs_f64(3.0 + 2.0 * scene.budget),
             ..Settings::default()
         })
         .likely(found);

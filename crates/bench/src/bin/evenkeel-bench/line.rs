@@ -61,8 +61,8 @@ pub(crate) struct Args {
 
 fn budget(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(v) if (0.5..=60.0).contains(&v) => Ok(v),
-        _ => Err("it is no number of seconds from 0.5 to 60".into()),
+        Ok(v) if (0.5..=10.0).contains(&v) => Ok(v),
+        _ => Err("it is no number of seconds from 0.5 to 10".into()),
     }
 }
 

@@ -31,6 +31,9 @@ pub(crate) struct Framing {
     /// What answers: serves, limits (three echoes a second, no trains back), stalls, silent
     #[arg(long, default_value = "serves", value_parser = ["serves", "limits", "stalls", "silent"])]
     far_end: String,
+    /// Trains may take so many seconds of the line each way
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = budget)]
+    budget: f64,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -100,6 +103,13 @@ impl Sum {
         self.echoes_right += o.echoes_right;
         self.echoes_silent += o.echoes_silent;
         self.echoes_wrong += o.echoes_wrong;
+    }
+}
+
+fn budget(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if (0.5..=60.0).contains(&v) => Ok(v),
+        _ => Err("it is no number of seconds from 0.5 to 60".into()),
     }
 }
 
@@ -186,6 +196,7 @@ fn survey(args: &Framing) -> BTreeMap<Family, Sum> {
                     }
                     let scene = Scene {
                         far,
+                        budget: args.budget,
                         ..draw(args.seed.wrapping_add(n), args.noisy)
                     };
                     let outcome = run(&scene);

@@ -21,6 +21,7 @@ use crate::candidates::{Candidate, candidates};
 use crate::choice::{self, Choice};
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
+use crate::passing::Passed;
 use crate::reflector::{Found, Host, find};
 use crate::stamps;
 
@@ -56,6 +57,8 @@ pub struct Daemon {
     choice: Choice,
     pace: Duration,
     framing: Framing,
+    /// What has passed, as last counted.
+    passed: PerDirection<Passed>,
     /// When the reflector was looked for.
     sought: Duration,
     /// The latest search found nothing that answers.
@@ -92,6 +95,7 @@ impl Daemon {
             choice: Choice::default(),
             pace: NAP,
             framing,
+            passed: PerDirection::default(),
             sought: Duration::ZERO,
             silent: false,
             no_signal: false,
@@ -107,6 +111,7 @@ impl Daemon {
             down,
             up,
             own_queue: PerDirection::default(),
+            passed: self.passed,
         }
     }
 
@@ -402,6 +407,14 @@ impl Daemon {
             down: wire(c.rx_bytes, c.rx_packets),
         };
         self.controller.counted(now, counted);
+        let ip = |bytes: u64, packets: u64| Passed {
+            bytes: bytes as f64 - header * packets as f64,
+            packets: packets as f64,
+        };
+        self.passed = PerDirection {
+            up: ip(c.tx_bytes, c.tx_packets),
+            down: ip(c.rx_bytes, c.rx_packets),
+        };
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use evenkeel_core::units::rounded;
 use evenkeel_core::{PerDirection, Rate};
 
 use crate::cross_traffic::News;
+use crate::passing::Passed;
 use crate::reflector::{Found, Origin, Probe};
 use crate::trust::Doubt;
 
@@ -104,6 +105,8 @@ pub struct Snapshot {
     pub up: Option<Rate>,
     /// How long what waits in our own queues takes.
     pub own_queue: PerDirection<Duration>,
+    /// What has passed the device.
+    pub passed: PerDirection<Passed>,
 }
 
 /// Who is told.

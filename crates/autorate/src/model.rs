@@ -14,7 +14,7 @@ use std::time::Duration;
 use evenkeel_core::control::DirectionView;
 use evenkeel_core::plan::{Mode, Target};
 use evenkeel_core::units::rounded::{self, age, milliseconds, wrapped};
-use evenkeel_core::{PerDirection, Rate};
+use evenkeel_core::{Framing, PerDirection, Rate};
 use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,7 @@ use crate::cross_traffic::{CrossTraffic, News};
 use crate::error::Error;
 use crate::event::{Event, Snapshot};
 use crate::learned::Learned;
+use crate::passing::{Cost, Seen};
 use crate::price::{Days, Price, date};
 use crate::profile::Profile;
 
@@ -59,6 +60,12 @@ pub struct Model {
     cross_traffic_since_s: Option<f64>,
     /// The price by day.
     days: Days,
+    /// The framing that `evenkeel line` measured.
+    #[serde(default)]
+    framing: Option<Framing>,
+    /// What a packet costs beyond its own bytes, told by what passed.
+    #[serde(default)]
+    packet_cost: PerDirection<Option<Cost>>,
     /// The latest changes and what was noticed, oldest first.
     changes: VecDeque<Change>,
 }
@@ -167,6 +174,7 @@ pub(crate) struct Keeper {
     looked: Duration,
     cross_traffic: CrossTraffic,
     learned: PerDirection<Learned>,
+    passing: Seen,
 }
 
 impl Keeper {
@@ -188,12 +196,15 @@ impl Keeper {
             up: way(1),
             cross_traffic_since_s: None,
             days: known.map_or_else(Days::default, |k| k.days.clone()),
+            framing: known.and_then(|k| k.framing),
+            packet_cost: PerDirection::default(),
             changes: VecDeque::new(),
         };
         Keeper {
             model,
             written: None,
             looked: now,
+            passing: Seen::new(known.map_or_else(PerDirection::default, |k| k.passing)),
             cross_traffic: CrossTraffic::default(),
             learned: PerDirection {
                 up: Learned::before(known.and_then(|k| k.up)),
@@ -207,6 +218,7 @@ impl Keeper {
         let queues = [&self.model.down, &self.model.up].map(|w| w.unshaped_queue_ms);
         let learned = self.learned.map(|l| l.rate());
         Profile::new(look.view.base_ms, learned, queues, &self.model.days)
+            .framed(self.model.framing, self.passing.known())
     }
 
     /// Load that is not ours, if there is news of it.
@@ -266,6 +278,8 @@ impl Keeper {
         let up = self.model.up.look(&look.view.up, look.up, span);
         self.learned.down.look(&look.view.down, span);
         self.learned.up.look(&look.view.up, span);
+        self.passing.look(&look.view, look.passed, now);
+        self.model.packet_cost = self.passing.cost();
         self.model.days.add(&date(clock::realtime()), &down, &up);
         self.write(now, dir, device)
     }
@@ -324,6 +338,27 @@ impl Model {
         )
     }
 
+    /// How sure the framing is, in lines; empty while nothing is known of it.
+    pub fn show_framing(&self) -> String {
+        let mut text = match self.framing {
+            Some(f) => format!("  framing {f}, measured by `evenkeel line`\n"),
+            None => String::new(),
+        };
+        for (name, cost) in [
+            ("download", self.packet_cost.down),
+            ("upload", self.packet_cost.up),
+        ] {
+            if let Some(c) = cost {
+                let _ = writeln!(
+                    text,
+                    "  {name}: a packet costs {:.0} ± {:.0} bytes more than its own, as what passed tells",
+                    c.bytes, c.within
+                );
+            }
+        }
+        text
+    }
+
     /// For people.
     pub fn show(&self, device: &str) -> String {
         let now = clock::monotonic().as_secs_f64();
@@ -339,7 +374,7 @@ impl Model {
                  `evenkeel run {device}` goes on, `evenkeel clear {device}` takes them back\n"
             );
         }
-        let mut text = self.show_probing();
+        let mut text = self.show_probing() + &self.show_framing();
         for (name, way) in [("download", &self.down), ("upload", &self.up)] {
             text += &way.show(name);
         }

@@ -11,11 +11,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use evenkeel_core::{PerDirection, Rate};
+use evenkeel_core::linklayer::passive::Passive;
+use evenkeel_core::{Framing, PerDirection, Rate};
 use evenkeel_kernel::Session;
 use evenkeel_sys::DeviceName;
 use serde::{Deserialize, Serialize};
 
+use crate::passing;
 use crate::price::Days;
 use crate::routes::{self, gateway};
 
@@ -38,19 +40,25 @@ const SAME: f64 = 0.02;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Profile {
-    version: u32,
+    pub(crate) version: u32,
     /// What the line carries towards us, if that is known.
     pub(crate) down: Option<Rate>,
     /// From us.
     pub(crate) up: Option<Rate>,
     /// Round trip of the idle line, ms.
-    base_ms: Option<f64>,
+    pub(crate) base_ms: Option<f64>,
     /// Longest queue while nothing was shaped, towards us and from us, ms.
     #[serde(default)]
     pub(crate) unshaped_queue_ms: [f64; 2],
     /// What shaping took and brought.
     #[serde(default)]
     pub(crate) days: Days,
+    /// The framing that `evenkeel line` measured.
+    #[serde(default)]
+    pub(crate) framing: Option<Framing>,
+    /// What passing packets told of the framing.
+    #[serde(default)]
+    pub(crate) passing: PerDirection<Passive>,
 }
 
 impl Profile {
@@ -68,7 +76,23 @@ impl Profile {
             base_ms,
             unshaped_queue_ms,
             days: days.clone(),
+            framing: None,
+            passing: PerDirection::default(),
         }
+    }
+
+    /// With what is known of the framing.
+    pub(crate) fn framed(self, framing: Option<Framing>, passing: PerDirection<Passive>) -> Self {
+        Profile {
+            framing,
+            passing,
+            ..self
+        }
+    }
+
+    /// The framing to begin with, if anything is known: measured, or told by what passed.
+    pub(crate) fn known_framing(&self) -> Option<Framing> {
+        self.framing.or_else(|| passing::framing(self.passing))
     }
 
     /// Whether `other` says the same capacities.
@@ -124,7 +148,7 @@ impl Store {
 
 /// What is behind `device` now. After a boot nobody may have talked to the next hop yet: an empty
 /// datagram makes the kernel ask for its hardware address.
-fn met(device: &str) -> String {
+pub(crate) fn met(device: &str) -> String {
     let hop = routes::next_hops(device).first().copied();
     let mut session = Session::open().ok();
     let mut link = || session.as_mut()?.link(device).ok()?;
@@ -164,7 +188,7 @@ fn greet(device: &str, index: u32, hop: IpAddr) -> io::Result<()> {
     socket.send_to(&[], to).map(|_| ())
 }
 
-fn load(file: &Path) -> Result<Option<Profile>, String> {
+pub(crate) fn load(file: &Path) -> Result<Option<Profile>, String> {
     let ignored = |why: String| format!("{}: {why}; it is ignored", file.display());
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
@@ -180,7 +204,7 @@ fn load(file: &Path) -> Result<Option<Profile>, String> {
     Ok(Some(profile))
 }
 
-fn save(file: &Path, profile: &Profile) -> io::Result<()> {
+pub(crate) fn save(file: &Path, profile: &Profile) -> io::Result<()> {
     if let Some(dir) = file.parent() {
         fs::create_dir_all(dir)?;
     }
@@ -191,7 +215,7 @@ fn save(file: &Path, profile: &Profile) -> io::Result<()> {
 }
 
 /// The file's name; what may mean something to others in a name becomes a hyphen.
-fn name(device: &str, gateway: &str) -> String {
+pub(crate) fn name(device: &str, gateway: &str) -> String {
     let plain = |text: &str| {
         text.replace(
             |c: char| !(c.is_ascii_alphanumeric() || ".:-".contains(c)),
@@ -222,6 +246,8 @@ mod tests {
             base_ms: Some(9.2),
             unshaped_queue_ms: [0.0, 94.5],
             days: Days::default(),
+            framing: Some("ptm:34".parse().unwrap()),
+            passing: PerDirection::default(),
         };
         save(&file, &profile).unwrap();
         assert_eq!(load(&file), Ok(Some(profile)));
@@ -258,6 +284,8 @@ mod tests {
             base_ms: None,
             unshaped_queue_ms: [0.0; 2],
             days: Days::default(),
+            framing: None,
+            passing: PerDirection::default(),
         };
         assert!(like(1000).is_like(&like(1020)));
         assert!(!like(1000).is_like(&like(1030)));

@@ -21,6 +21,7 @@ use crate::event::{Event, Observer, Snapshot};
 use crate::model::Keeper;
 use crate::profile::Store;
 use crate::reflector::Host;
+use crate::request::USUAL;
 use crate::said::Said;
 
 /// A device that has gone is looked for this often.
@@ -31,7 +32,8 @@ const NAP: Duration = Duration::from_millis(50);
 /// What is followed, and how.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How the device is shaped; its rates do not count.
+    /// How the device is shaped; its rates do not count. Without a framing that of the profile is used, or else
+    /// [`USUAL`].
     pub request: Request,
     /// Between which rates, and a first guess of them: towards us, and from us.
     pub bounds: PerDirection<Bounds>,
@@ -86,7 +88,7 @@ pub enum Ended {
 /// Follows the line until `order` says to stop; `watcher` gets what people may want to know.
 pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Result<Ended, Error> {
     let Settings {
-        request,
+        mut request,
         mut bounds,
         targets,
         ..
@@ -100,7 +102,9 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
     });
     if let Some(profile) = known.as_ref().filter(|_| settings.use_profile) {
         guess(&mut bounds, profile.up, profile.down);
+        request.framing = request.framing.or(profile.known_framing());
     }
+    request.framing = request.framing.or(Some(USUAL));
     adopt(&mut bounds, &dir, &request.device);
     let mut books = Books {
         device: &request.device,

@@ -6,8 +6,10 @@
 
 pub mod client;
 mod failed;
+pub mod line;
 pub mod proto;
 pub mod serve;
+pub mod trains;
 pub mod usage;
 
 mod web;

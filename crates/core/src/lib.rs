@@ -10,6 +10,7 @@ pub mod exit;
 pub mod fluid;
 pub mod framing;
 pub mod line;
+pub mod linklayer;
 pub mod ping;
 pub mod pipe;
 pub mod plan;

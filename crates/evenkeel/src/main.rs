@@ -57,6 +57,8 @@ enum Command {
     Bench(lab::Passed),
     /// Be the far end that `bench` measures against
     Serve(lab::Passed),
+    /// What kind of line this is: its rates and framing, by measuring
+    Line(lab::Passed),
     /// Experiments on emulated lines
     Lab(lab::Passed),
     /// Tables and pictures of results, bench runs or ping logs again, without measuring
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => trace::trace(&args),
         Command::Bench(args) => lab::become_bench("bench", args),
         Command::Serve(args) => lab::become_bench("serve", args),
+        Command::Line(args) => lab::become_bench("line", args),
         Command::Lab(args) => lab::become_lab("lab", args),
         Command::Report(args) => lab::become_lab("report", args),
     };

@@ -115,6 +115,17 @@ impl StampedSocket {
         Ok(this)
     }
 
+    /// A UDP socket on `local` that stamps what it receives and not what it sends, for many packets at once. It
+    /// has room for those, if the kernel lets us.
+    pub fn udp_arrivals(local: SocketAddr) -> Result<Self, Error> {
+        let this = Self::udp(local)?;
+        let what = || format!("ask for time stamps on UDP {local}");
+        setsockopt(&this.0, sockopt::Timestamping, &RECEIVED).context(what)?;
+        // Beyond rmem_max it needs CAP_NET_ADMIN.
+        let _ = setsockopt(&this.0, sockopt::RcvBufForce, &(16 << 20));
+        Ok(this)
+    }
+
     /// An ICMP echo socket for addresses of `peer`'s family. It needs no rights, only a group in
     /// `net.ipv4.ping_group_range`. The kernel fills in the identifier and drops what is not ours.
     pub fn echo(peer: IpAddr) -> Result<Self, Error> {

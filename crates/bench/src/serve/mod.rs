@@ -12,7 +12,7 @@ mod http;
 mod tcp;
 mod udp;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -35,7 +35,7 @@ impl Server {
     /// Listens, in the calling thread's network namespace.
     pub fn start(config: &Config) -> Result<Self, ServeError> {
         let stop = Arc::new(Waker::new()?);
-        let sessions = Arc::new(Mutex::new(HashSet::new()));
+        let sessions = Arc::new(Mutex::new(HashMap::new()));
         let clients = Arc::new(Mutex::new(Clients::new(config.limits)));
         let mut server = Server {
             stop: Arc::clone(&stop),
@@ -51,7 +51,12 @@ impl Server {
             listener.set_nonblocking(true).map_err(refused)?;
             let local = listener.local_addr().map_err(refused)?;
             let strangers = config.token.is_empty();
-            let answers = udp::start(local, Arc::clone(&sessions), strangers, Arc::clone(&stop))?;
+            let shared = udp::Shared {
+                sessions: Arc::clone(&sessions),
+                clients: Arc::clone(&clients),
+                strangers,
+            };
+            let answers = udp::start(local, shared, Arc::clone(&stop))?;
             server.threads.push(answers);
             server.addresses.push(local);
             listeners.push(listener);

@@ -415,7 +415,7 @@ impl TcpServer {
                     usage: Usage::now(),
                 };
                 self.sessions.insert(session, fresh);
-                lock(&self.shared.sessions).insert(session as u32);
+                lock(&self.shared.sessions).insert(session as u32, peer);
                 let limits = self.shared.limits;
                 let welcome = Answer::Welcome {
                     session,

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use evenkeel_autorate::{Host, PROFILE_DIR, Settings, USUAL, request};
+use evenkeel_autorate::{Host, PROFILE_DIR, Settings, request};
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
@@ -32,7 +32,8 @@ pub(crate) struct Run {
     #[arg(long, num_args = 2, value_names = ["DOWN", "UP"])]
     max: Option<Vec<Rate>>,
     /// How the line frames packets: a keyword of tc-cake(8), or MODE:OVERHEAD like ptm:30;
-    /// without it, one that suits most lines
+    /// without it, what `evenkeel line --apply` measured, or what passing packets told, or one that suits most
+    /// lines
     #[arg(long)]
     framing: Option<Framing>,
     /// What matters more: ping, the default, or bandwidth
@@ -134,7 +135,7 @@ pub(super) fn settings(
     let mode = told.mode.or(args.mode).or(line.mode).unwrap_or_default();
     Ok(Settings {
         request: Request {
-            framing: Some(args.framing.or(line.framing).unwrap_or(USUAL)),
+            framing: args.framing.or(line.framing),
             choice: args.backend,
             replace: args.replace,
             rules,

@@ -1,4 +1,4 @@
-//! evenkeel-bench: `evenkeel bench` and `evenkeel serve` end up here.
+//! evenkeel-bench: `evenkeel bench`, `evenkeel serve` and `evenkeel line` end up here.
 //!
 //! It is a program of its own because a gateway's needs neither HTTP nor TLS nor charts. This file
 //! reads the command line and hands over; each command has a file of its own.
@@ -6,6 +6,7 @@
 mod auto;
 mod bench;
 mod failure;
+mod line;
 mod serve;
 
 use std::path::PathBuf;
@@ -29,6 +30,8 @@ enum Command {
     Bench(bench::Args),
     /// Be the far end that `bench` measures against
     Serve(serve::Args),
+    /// What kind of line this is: its rates and framing, by measuring
+    Line(line::Args),
     /// Bring shaping back once stdin ends
     #[command(name = compare::RESTORE, hide = true)]
     Restore {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Bench(args) => bench::bench(&args),
         Command::Serve(args) => serve::serve(args),
+        Command::Line(args) => line::line(&args),
         Command::Restore { dir } => compare::restore(&dir).map_err(failure),
     };
     match result {

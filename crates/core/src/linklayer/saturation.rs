@@ -1,0 +1,1030 @@
+//! Method B: trains of packets that are faster than the line.
+//!
+//! While the line is busy its queue forgets when packets came: the last one of a train has arrived
+//! `sum of wire lengths / C` after the first was sent, beyond what a marker alone takes. That holds for
+//! a burst and for a train that is spread out to just above the capacity; the burst is less disturbed by
+//! what others send, the spread-out train needs no deep buffer. Each train is a marker behind packets of
+//! one size; which size tells most between the framings that are still likely is computed, and sent.
+//!
+//! In the end the **null test**: trains of tiny, huge and mixed packets just above the capacity. With the
+//! right framing the queue grows at the same slope for all; sch_cake's maintainers find overheads by hand
+//! that way. If it does not, nothing was found.
+//!
+//! Principles: no train is longer than [`LONGEST`], what all of them take stays within a budget that is
+//! known before, and losses end it; how much delay a train makes follows from the noise, so that a quiet
+//! line is hardly disturbed. A line whose delays no framing explains is one of which nothing is known.
+//! Non-goals: what else the line carries meanwhile (it is noise), sockets.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::candidates::SMALLEST;
+use super::fit::{Beliefs, Point, beliefs, scale_of};
+use super::{SURE, Verdict};
+use crate::framing::Framing;
+use crate::units::{Rate, rounded};
+
+/// No train lasts longer.
+pub const LONGEST: Duration = Duration::from_millis(300);
+/// Bytes of a marker's IP packet: a UDP datagram or an ICMP echo with room for times.
+pub const MARKER: u32 = 60;
+/// Markers alone, at first: what an empty line takes, and how much that varies.
+const ALONE: usize = 12;
+/// So many of the latest count for the base.
+const REMEMBERED: usize = 40;
+/// A clock's steps and a thread's, s: no line is quieter.
+const QUIETEST: f64 = 3e-6;
+/// The delay that a train makes, as a multiple of the noise, s.
+const DELAY: [f64; 2] = [0.02, 0.28];
+const OVER_NOISE: f64 = 400.0;
+/// Trains before anything counts as known.
+const LEAST: usize = 8;
+/// What a policer does.
+const DROPPED: &str = "more than the line carries is dropped rather than queued";
+/// What a large bucket does.
+const LASTS_SLOWER: &str = "bursts are carried faster than what lasts: a token bucket";
+/// Trains in all.
+const MOST: usize = 70;
+/// Packets in one train.
+const MOST_PACKETS: u32 = 20_000;
+/// The share of the budget that the null test has.
+const NULL_SHARE: f64 = 0.3;
+/// How much faster than the line the null test's trains are.
+const ABOVE: f64 = 0.12;
+/// Slopes that differ by more than this share of the rate are different.
+const SAME_SLOPE: f64 = 0.004;
+/// The marker of a burst comes later by this share of what the burst takes.
+const PAUSE: f64 = 0.06;
+/// Small packets, of which a queue of packets has room for least.
+const SMALL: u32 = 300;
+/// A packet of somebody else, bytes: one may come into any train.
+const STRAY: f64 = 100.0;
+/// So many markers lost in a row end it, and so many trains that were too much.
+const LOSSES: u32 = 3;
+const OVERFLOWS: u32 = 14;
+
+/// Packets to send, and a marker behind them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Train {
+    /// Bytes of the IP packets, in turns.
+    pub sizes: Vec<u32>,
+    /// How many packets; none: the marker alone.
+    pub count: u32,
+    /// From the first one to the last; zero: as fast as they go.
+    pub spread: Duration,
+    /// From the last one to the marker, which finds room then where packets were too many.
+    pub pause: Duration,
+}
+
+impl Train {
+    /// A marker alone.
+    pub const ALONE: Train = Train {
+        sizes: Vec::new(),
+        count: 0,
+        spread: Duration::ZERO,
+        pause: Duration::ZERO,
+    };
+
+    /// Of which size the packet with this number is.
+    pub fn size(&self, number: u32) -> u32 {
+        let turn = number as usize % self.sizes.len().max(1);
+        self.sizes.get(turn).copied().unwrap_or(MARKER)
+    }
+
+    /// Bytes of all IP packets, the marker's too.
+    pub fn bytes(&self) -> u64 {
+        u64::from(MARKER)
+            + (0..self.count)
+                .map(|i| u64::from(self.size(i)))
+                .sum::<u64>()
+    }
+
+    fn packets(&self) -> Vec<(u32, u32)> {
+        let turns = self.sizes.len() as u32;
+        let of = |(i, size): (u32, &u32)| (*size, (self.count + turns - 1 - i) / turns.max(1));
+        (0..).zip(&self.sizes).map(of).collect()
+    }
+}
+
+/// What became of a train.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// From the first packet's sending to the marker's.
+    pub sent_in: Duration,
+    /// From the first packet's sending to the marker's arrival, or to that of its answer; `None`: it did
+    /// not come.
+    pub took: Option<Duration>,
+    /// How many of the packets before the marker did not arrive, if anybody counts them.
+    pub lost: Option<u32>,
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Send this, so long after the last answer.
+    Send(Train, Duration),
+    /// There is a verdict.
+    Done,
+}
+
+/// What is known before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The largest IP packet.
+    pub mtu: u32,
+    /// The smallest one: its headers alone.
+    pub smallest: u32,
+    /// All trains together may take what the line carries in so many seconds.
+    pub budget: f64,
+    /// It ends after so long.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            mtu: 1500,
+            smallest: SMALLEST,
+            budget: 2.0,
+            patience: Duration::from_secs(8),
+        }
+    }
+}
+
+/// One train of the null test.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Slope {
+    /// Bytes of its packets, in turns.
+    pub sizes: Vec<u32>,
+    /// What the queue grew by, as a share of the train's duration.
+    pub grew: f64,
+    /// What it should have grown by with the framing found.
+    pub expected: f64,
+}
+
+/// Where the bottleneck's queue was seen to end.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Depth {
+    /// What was waiting when packets were lost, ms.
+    pub ms: f64,
+    /// Packets of this size were waiting.
+    pub size: u32,
+    /// So many of them, about.
+    pub packets: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Markers alone.
+    Alone,
+    /// Huge packets, twice as many each time, until the delay is large enough.
+    Scale(u32),
+    /// Huge packets just above the rate: what others use.
+    Others,
+    /// What tells most.
+    Tell,
+    /// The null test: which of its trains.
+    Null(usize),
+    Done,
+}
+
+/// Method B, for one direction.
+#[derive(Debug, Clone)]
+pub struct Saturation {
+    settings: Settings,
+    phase: Phase,
+    began: Option<Duration>,
+    /// What markers alone took, s.
+    alone: Vec<f64>,
+    /// The next step is a marker alone, for the base.
+    refresh: bool,
+    /// Bursts of full packets, and what they took.
+    scale: Vec<(u32, f64)>,
+    points: Vec<Point>,
+    beliefs: Option<Beliefs>,
+    likely: Option<Framing>,
+    /// Somebody counts what arrives.
+    counted: bool,
+    sent: Option<Train>,
+    trains: usize,
+    losses: u32,
+    /// Trains of which packets were lost.
+    overflows: u32,
+    /// Of the null test.
+    null_losses: u32,
+    /// Seconds of the line that were spent.
+    spent: f64,
+    /// The delay that trains make, s.
+    want: f64,
+    /// The queue may grow by so much, s.
+    growth: f64,
+    /// No more small packets than these may wait.
+    count: u32,
+    /// Packets a second that are sent at most.
+    pace: f64,
+    /// How often limits were lowered since nothing fitted.
+    lowered: u32,
+    slopes: Vec<(Slope, Point)>,
+    depth: Option<Depth>,
+    trouble: Option<String>,
+}
+
+impl Saturation {
+    /// Nothing is known.
+    pub fn new(settings: Settings) -> Self {
+        Saturation {
+            settings,
+            phase: Phase::Alone,
+            began: None,
+            alone: Vec::new(),
+            refresh: false,
+            scale: Vec::new(),
+            points: Vec::new(),
+            beliefs: None,
+            likely: None,
+            counted: false,
+            sent: None,
+            trains: 0,
+            losses: 0,
+            overflows: 0,
+            null_losses: 0,
+            spent: 0.0,
+            want: 0.0,
+            growth: LONGEST.as_secs_f64(),
+            count: MOST_PACKETS,
+            pace: 1e7,
+            lowered: 0,
+            slopes: Vec::new(),
+            depth: None,
+            trouble: None,
+        }
+    }
+
+    /// The other direction has this framing.
+    #[must_use]
+    pub fn likely(mut self, framing: Option<Framing>) -> Self {
+        self.likely = framing;
+        self
+    }
+
+    /// What to send next.
+    pub fn next(&mut self, now: Duration) -> Step {
+        let began = *self.began.get_or_insert(now);
+        if now.saturating_sub(began) > self.settings.patience && self.phase != Phase::Done {
+            self.phase = Phase::Done;
+            if self.points.is_empty() {
+                self.end("it took too long");
+            }
+        }
+        let train = match self.phase {
+            Phase::Done => return Step::Done,
+            Phase::Alone => Train::ALONE,
+            _ if self.refresh => Train::ALONE,
+            Phase::Scale(count) => Train {
+                sizes: vec![self.settings.mtu],
+                count,
+                spread: Duration::ZERO,
+                pause: Duration::ZERO,
+            },
+            Phase::Others => {
+                let Some(train) = self.others_train() else {
+                    self.phase = Phase::Tell;
+                    return self.next(now);
+                };
+                train
+            }
+            Phase::Tell => match self.telling() {
+                Some(train) => train,
+                None => return self.next(now),
+            },
+            Phase::Null(which) => {
+                let Some(train) = self.null_train(which) else {
+                    self.phase = Phase::Done;
+                    return Step::Done;
+                };
+                train
+            }
+        };
+        let rest = match &self.sent {
+            // What the line carried for us it may carry for others as long again.
+            Some(t) if t.count > 0 => Duration::from_secs_f64(self.points_last().clamp(0.003, 0.2)),
+            _ => Duration::from_millis(4),
+        };
+        self.sent = Some(train.clone());
+        Step::Send(train, rest)
+    }
+
+    /// What became of it.
+    pub fn seen(&mut self, _now: Duration, seen: Seen) {
+        let Some(train) = self.sent.clone() else {
+            return;
+        };
+        let Some(took) = seen.took else {
+            self.lost_marker(&train);
+            return;
+        };
+        self.losses = 0;
+        let took = took.as_secs_f64();
+        if train.count == 0 {
+            self.alone.push(took);
+            self.counted = seen.lost.is_some();
+            if self.alone.len() > REMEMBERED {
+                self.alone.remove(0);
+            }
+            self.refresh = false;
+            let best = self.beliefs.as_ref().and_then(Beliefs::best);
+            self.spent += best.map_or(0.0, |b| b.per_byte * f64::from(b.framing.wire_len(MARKER)));
+            if self.phase == Phase::Alone && self.alone.len() >= ALONE {
+                self.phase = Phase::Scale(1);
+            }
+            return;
+        }
+        self.refresh = true;
+        self.trains += 1;
+        let sent_in = seen.sent_in.as_secs_f64();
+        let point = Point {
+            packets: train.packets(),
+            took: took - self.base(),
+            span: sent_in,
+        };
+        // What was lost was sent as well.
+        let best = self.beliefs.as_ref().and_then(Beliefs::best);
+        let wire = best.map_or(0.0, |b| b.per_byte * point.wire(b.framing));
+        self.spent += point.took.max(wire).max(0.0);
+        if train.spread.is_zero() && train.count > 20 && sent_in > 0.0 {
+            // What the sender reached is what it can do.
+            let reached = f64::from(train.count) / sent_in;
+            self.pace = if self.pace > 9e6 {
+                reached
+            } else {
+                self.pace.max(reached)
+            };
+        }
+        match self.phase {
+            Phase::Scale(count) => self.scaled(count, point, &seen),
+            Phase::Others => {
+                self.told(&train, point, &seen);
+                self.phase = Phase::Tell;
+            }
+            Phase::Tell => self.told(&train, point, &seen),
+            Phase::Null(which) => self.null_seen(which, &train, point, &seen),
+            Phase::Alone | Phase::Done => {}
+        }
+    }
+
+    /// What is known now.
+    pub fn verdict(&self) -> Verdict {
+        let Some(beliefs) = &self.beliefs else {
+            let why = self.trouble.clone();
+            return Verdict::nothing(&why.unwrap_or_else(|| "nothing was sent yet".into()));
+        };
+        let Some(best) = beliefs.best() else {
+            return Verdict::nothing("nothing was seen");
+        };
+        let mode = beliefs.of_mode();
+        let mut why = self.trouble.clone();
+        if why.is_none() && mode < SURE {
+            why = Some("more than one mode explains the delays".into());
+        }
+        if why.is_none() && beliefs.near(4) < SURE {
+            why = Some("more than one overhead explains the delays".into());
+        }
+        if why.is_none() && self.slopes.len() < 3 {
+            why = Some("there was no room for the null test".into());
+        }
+        let sum: f64 = self.points.iter().map(|p| p.took * p.took).sum();
+        let error = 2.0 * beliefs.scale / sum.sqrt().max(1e-9) + 2.0 * super::fit::RELATIVE;
+        let sure = why.is_none();
+        let careful = beliefs.careful(self.settings.mtu);
+        Verdict {
+            careful: careful.map(|c| (c.framing, Rate::from_bps((8.0 / c.per_byte) as u64))),
+            cost: careful.map_or(0.0, |c| c.cost),
+            framing: beliefs.cautious().filter(|_| sure),
+            confidence: beliefs.same(),
+            mode_confidence: if self.trouble.is_some() { 0.0 } else { mode },
+            best: Some(best.framing),
+            why,
+            rate: Some(Rate::from_bps((8.0 / best.per_byte) as u64)),
+            within: error,
+        }
+    }
+
+    /// The trains of the null test.
+    pub fn slopes(&self) -> impl Iterator<Item = &Slope> {
+        self.slopes.iter().map(|s| &s.0)
+    }
+
+    /// Where the queue ends, if that was seen.
+    pub fn depth(&self) -> Option<Depth> {
+        self.depth
+    }
+
+    /// How long a marker alone takes, and how much that varies; seconds.
+    pub fn idle(&self) -> Option<(f64, f64)> {
+        (!self.alone.is_empty()).then(|| (self.base(), self.noise()))
+    }
+
+    /// Trains, and seconds of the line that they took.
+    pub fn cost(&self) -> (usize, f64) {
+        (self.trains, self.spent)
+    }
+
+    fn end(&mut self, why: &str) {
+        // What was found before is found.
+        let known = self.beliefs.as_ref().is_some_and(|b| self.enough(b));
+        if !known {
+            self.trouble.get_or_insert_with(|| why.into());
+        }
+        self.phase = Phase::Done;
+    }
+
+    fn base(&self) -> f64 {
+        median(&self.alone)
+    }
+
+    fn noise(&self) -> f64 {
+        let base = self.base();
+        let off: Vec<f64> = self.alone.iter().map(|a| (a - base).abs()).collect();
+        // The median deviation of normal noise, and the base's own error.
+        let many = off.len().max(1) as f64;
+        (1.4826 * median(&off) * (1.0 + 1.0 / many).sqrt()).max(QUIETEST)
+    }
+
+    fn points_last(&self) -> f64 {
+        self.points.last().map_or(0.0, |p| p.took / 2.0)
+    }
+
+    fn lost_marker(&mut self, train: &Train) {
+        if train.count > 0 {
+            let point = Point {
+                packets: train.packets(),
+                took: 0.0,
+                span: 0.0,
+            };
+            let best = self.beliefs.as_ref().and_then(Beliefs::best);
+            self.spent += best.map_or(0.0, |b| b.per_byte * point.wire(b.framing));
+            // Is it the train, or is nobody there?
+            self.refresh = true;
+            self.lower(train, 0.4, None);
+            self.overflows += 1;
+        } else {
+            self.losses += 1;
+        }
+        if let Phase::Null(_) = self.phase {
+            // Bursts that made a longer queue arrived.
+            self.null_losses += 1;
+            if self.null_losses >= LOSSES {
+                self.trouble = Some(LASTS_SLOWER.into());
+                self.phase = Phase::Done;
+                return;
+            }
+        }
+        if self.losses >= LOSSES || self.overflows > OVERFLOWS {
+            self.end("probes are lost");
+            return;
+        }
+        if let Phase::Scale(count) = self.phase {
+            self.phase = if count > 1 && !self.points.is_empty() {
+                self.begin_telling();
+                Phase::Others
+            } else {
+                Phase::Scale(1)
+            };
+        }
+    }
+
+    /// A train like this one was too much.
+    ///
+    /// `seen`: what became of it, if anybody counted.
+    fn lower(&mut self, train: &Train, by: f64, seen: Option<&Seen>) {
+        let best = self.beliefs.as_ref().and_then(|b| b.best().copied());
+        if let (Some(best), true) = (best, train.size(0) <= SMALL) {
+            // Perhaps it is packets that are counted: so many were waiting.
+            let each = f64::from(best.framing.wire_len(train.size(0))) * best.per_byte;
+            let took = f64::from(train.count) * each;
+            let waiting = (took - train.spread.as_secs_f64()).max(0.0) / each;
+            let counted = seen.and_then(|s| {
+                let sent_in = s.sent_in.saturating_sub(train.pause).as_secs_f64();
+                let there = f64::from(train.count.saturating_sub(s.lost?));
+                Some(0.9 * (there - sent_in / each))
+            });
+            let most = counted.map_or(waiting * by, |c| c.min(0.9 * waiting));
+            self.count = (most.max(0.0) as u32).min(self.count).max(2);
+        } else {
+            self.growth = (self.growth.min(self.want.max(0.01)) * by).max(0.003);
+        }
+    }
+
+    /// By how much a queue of packets that take `each` seconds may grow, s.
+    fn room(&self, size: u32, each: f64) -> f64 {
+        if size <= SMALL && self.count < MOST_PACKETS {
+            self.growth.min(0.8 * f64::from(self.count) * each)
+        } else {
+            self.growth
+        }
+    }
+
+    fn scaled(&mut self, count: u32, point: Point, seen: &Seen) {
+        let noise = self.noise();
+        let before = self.points.last().map_or(0.0, |p| p.took);
+        let overflowed = seen.lost.is_some_and(|l| l > 0)
+            || before > 100.0 * noise && point.took < 1.7 * before && self.points.len() > 1;
+        if overflowed {
+            self.depth = Some(Depth {
+                ms: 1e3 * point.took,
+                size: self.settings.mtu,
+                packets: count.saturating_sub(seen.lost.unwrap_or(0)),
+            });
+            self.growth = 0.7 * point.took.min(2.0 * before.max(point.took / 2.0));
+            if self.points.is_empty() || point.took < 5.0 * noise {
+                self.end(DROPPED);
+            } else {
+                self.begin_telling();
+            }
+            return;
+        }
+        self.scale.push((count, point.took));
+        if let Some(why) = self.is_bucket() {
+            self.end(&why);
+            return;
+        }
+        let want = (OVER_NOISE * noise).clamp(DELAY[0], DELAY[1]);
+        // Longer ones have their turn where they tell more.
+        let enough = point.took >= (60.0 * noise).clamp(0.7 * DELAY[0], 0.7 * want);
+        let large = point.took > 5.0 * noise;
+        let sent_in = seen.sent_in.as_secs_f64();
+        let busy = point.took > 1.05 * sent_in + 3.0 * noise;
+        // Those that make no delay to speak of say nothing of a rate.
+        if large && busy {
+            self.points.push(point);
+        }
+        if enough && busy {
+            self.begin_telling();
+        } else if count >= MOST_PACKETS / 2 || sent_in > LONGEST.as_secs_f64() {
+            self.end("the queue does not grow: this machine sends no faster than the line, or what is ahead of the marker has a queue of its own");
+        } else {
+            self.phase = Phase::Scale(count * 2);
+        }
+    }
+
+    /// Whether the last burst took much longer, for each packet, than a shorter one did: tokens were there for
+    /// that one. In words.
+    fn is_bucket(&self) -> Option<String> {
+        let noise = self.noise();
+        let (&(count, took), before) = self.scale.split_last()?;
+        let each = took / f64::from(count);
+        let at_once = before.iter().rev().find(|(n, t)| {
+            let expected = each * f64::from(*n);
+            *n >= 2 && expected > 20.0 * noise && *t < 0.6 * expected
+        });
+        let (n, t) = at_once.filter(|_| took > 60.0 * noise)?;
+        let each = (took - t) / f64::from(count - n);
+        let bytes = f64::from(self.settings.mtu);
+        let burst = (f64::from(*n) - t / each).max(0.0) * bytes;
+        Some(format!(
+            "a token bucket: {} pass at once, and {} after them",
+            rounded::bytes(burst),
+            rounded::rate(Rate::from_bps((8.0 * bytes / each) as u64))
+        ))
+    }
+
+    fn begin_telling(&mut self) {
+        self.want = (OVER_NOISE * self.noise()).clamp(DELAY[0], DELAY[1]);
+        self.phase = Phase::Others;
+        self.believe();
+    }
+
+    fn believe(&mut self) {
+        self.beliefs = Some(beliefs(&self.points, self.noise(), self.likely));
+    }
+
+    fn enough(&self, b: &Beliefs) -> bool {
+        self.points.len() >= LEAST && b.of_mode() >= SURE && b.same() >= SURE
+    }
+
+    fn budget_left(&self) -> f64 {
+        self.settings.budget * (1.0 - NULL_SHARE) - self.spent
+    }
+
+    /// The train that tells most between what is still likely; `None`: the phase has changed.
+    fn telling(&mut self) -> Option<Train> {
+        let Some(b) = self.beliefs.clone() else {
+            self.end("nothing was seen");
+            return None;
+        };
+        let want = self.want;
+        let nearly = b.of_mode() >= 0.5 && self.budget_left() < want;
+        let spent = self.settings.budget - self.spent < 1.1 * want;
+        if self.enough(&b) || nearly || spent || self.trains >= MOST {
+            self.phase = Phase::Null(0);
+            return None;
+        }
+        if b.misfit > 5.0 && self.points.len() >= LEAST && !self.refit() {
+            self.end("the delays fit no framing");
+            return None;
+        }
+        let (mut most, mut train) = (0.0, None);
+        for size in self.sizes() {
+            let Some((told, candidate)) = self.tells(&b, size) else {
+                continue;
+            };
+            if told > most {
+                (most, train) = (told, Some(candidate));
+            }
+        }
+        if most < 0.1 && self.want < DELAY[1] {
+            // More of the same noise is less of a longer train.
+            self.want = (2.0 * self.want).min(DELAY[1]);
+        }
+        if train.is_none() {
+            self.end("this machine sends small packets no faster than the line does");
+        }
+        train
+    }
+
+    /// Every length of small packets, and some of large ones.
+    fn sizes(&self) -> impl Iterator<Item = u32> + use<> {
+        let mtu = self.settings.mtu;
+        let small = self.settings.smallest..=130;
+        let large = (140..mtu).step_by(60).chain([mtu]);
+        small.chain(large).filter(move |s| *s <= mtu)
+    }
+
+    /// Full packets just above the rate, for as long as the noise demands.
+    fn others_train(&self) -> Option<Train> {
+        let best = *self.beliefs.as_ref()?.best()?;
+        let mtu = self.settings.mtu;
+        let each = f64::from(best.framing.wire_len(mtu)) * best.per_byte;
+        let lasts = (2.0 * self.want).clamp(0.06, 0.15).min(self.growth / ABOVE);
+        let count = (lasts * (1.0 + ABOVE) / each).round() as u32;
+        (count >= 2).then(|| Train {
+            sizes: vec![mtu],
+            count,
+            spread: Duration::from_secs_f64(f64::from(count) * each / (1.0 + ABOVE)),
+            pause: Duration::ZERO,
+        })
+    }
+
+    /// How well a train of packets of this size tells between candidates, and the train.
+    fn tells(&self, b: &Beliefs, size: u32) -> Option<(f64, Train)> {
+        let best = b.best()?;
+        let each = f64::from(best.framing.wire_len(size)) * best.per_byte;
+        // Faster than they leave here the line must not be.
+        if each * self.pace < 1.2 {
+            return None;
+        }
+        // Where nobody counts each second train is shorter: what overflows shows itself.
+        let want = if self.counted || self.trains.is_multiple_of(2) {
+            self.want
+        } else {
+            0.6 * self.want
+        };
+        // As long as it is not known how long they take, they all must have room in the queue.
+        let known = b.of_mode() > 0.9 && b.near(4) > 0.9;
+        let most = if size <= SMALL && !known {
+            self.count
+        } else {
+            MOST_PACKETS
+        };
+        let count = ((want / each).round() as u32).clamp(1, most);
+        let took = f64::from(count) * each;
+        let room = if most < MOST_PACKETS {
+            self.growth
+        } else {
+            self.room(size, each)
+        };
+        let over = took - room;
+        let spread = if over > 0.0 {
+            over.min(took / (1.0 + ABOVE))
+        } else {
+            0.0
+        };
+        let point = Point {
+            packets: vec![(size, count)],
+            took,
+            span: spread.max(f64::from(count) / self.pace),
+        };
+        let s = scale_of(&point, b.scale, best.per_byte, best.others);
+        let rivals = b.all.iter().skip(1).take(80);
+        let told: f64 = rivals
+            .map(|r| {
+                let theirs = f64::from(count) * f64::from(r.framing.wire_len(size)) * r.per_byte;
+                let apart = (theirs - took) / s;
+                r.belief.powf(0.3) * (apart * apart).min(16.0)
+            })
+            .sum();
+        let pause = if spread > 0.0 { 0.0 } else { PAUSE * took };
+        let train = Train {
+            sizes: vec![size],
+            count,
+            spread: Duration::from_secs_f64(spread),
+            pause: Duration::from_secs_f64(pause),
+        };
+        Some((told / (1.0 + took / 0.05), train))
+    }
+
+    fn told(&mut self, train: &Train, point: Point, seen: &Seen) {
+        let sent_in = seen.sent_in.as_secs_f64();
+        let noise = self.noise();
+        let least = self
+            .beliefs
+            .as_ref()
+            .and_then(Beliefs::best)
+            .map_or(0.0, |b| {
+                let bytes: f64 = point
+                    .packets
+                    .iter()
+                    .map(|(s, n)| f64::from(*s) * f64::from(*n))
+                    .sum();
+                bytes * b.per_byte
+            });
+        // No framing makes packets shorter than they are: some did not arrive.
+        let lost = seen.lost.is_some_and(|l| l > 0) || point.took < 0.9 * least - 5.0 * noise;
+        if lost {
+            let each = least / f64::from(train.count.max(1));
+            let missing = f64::from(seen.lost.unwrap_or(0)) * each;
+            if point.took - sent_in < 0.02 * missing {
+                self.end(DROPPED);
+                return;
+            }
+            self.depth.get_or_insert(Depth {
+                ms: 1e3 * (point.took - sent_in).max(0.0),
+                size: train.size(0),
+                packets: train.count.saturating_sub(seen.lost.unwrap_or(0)),
+            });
+            self.lower(train, 0.6, Some(seen));
+            self.overflows += 1;
+            if self.overflows > OVERFLOWS {
+                self.end("packets are lost");
+            }
+            return;
+        }
+        if point.took < 1.03 * sent_in + 3.0 * noise {
+            // The line was not busy all the time: it says nothing. Closer together the next time.
+            if train.spread.is_zero() {
+                self.pace *= 0.8;
+            } else {
+                self.growth *= 1.3;
+            }
+            return;
+        }
+        self.points.push(point);
+        self.believe();
+    }
+
+    /// What was seen fits nothing: perhaps the longest trains overflowed. `false`: not any more.
+    fn refit(&mut self) -> bool {
+        self.lowered += 1;
+        if self.lowered > 3 {
+            return false;
+        }
+        let most = self.points.iter().map(|p| p.took).fold(0.0, f64::max);
+        self.growth = self.growth.min(0.5 * most);
+        let many = self
+            .points
+            .iter()
+            .flat_map(|p| &p.packets)
+            .map(|p| p.1)
+            .max();
+        self.count = self.count.min(many.unwrap_or(2) / 2).max(2);
+        let (limit, count) = (self.growth, self.count);
+        self.points
+            .retain(|p| p.took <= limit || p.packets.iter().all(|q| q.1 <= count));
+        self.believe();
+        true
+    }
+
+    /// The sizes of a train of the null test.
+    fn null_sizes(&self, which: usize) -> Option<Vec<u32>> {
+        let best = self.beliefs.as_ref()?.best()?;
+        let slow = |size: &u32| {
+            f64::from(best.framing.wire_len(*size)) * best.per_byte * self.pace
+                > 1.3 * (1.0 + ABOVE)
+        };
+        let tiny = [64, 128, 256, 512].into_iter().find(slow)?;
+        let mtu = self.settings.mtu;
+        // The huge one first: evenly spaced, they keep the line busy from then on.
+        let mixed = vec![mtu, tiny, 576.min(mtu)];
+        [vec![tiny], vec![mtu], mixed].into_iter().nth(which)
+    }
+
+    fn null_train(&mut self, which: usize) -> Option<Train> {
+        let b = self.beliefs.clone()?;
+        // What is not known yet may become so: its trains are evidence as well.
+        if b.of_mode() < 0.5 || self.trouble.is_some() {
+            return None;
+        }
+        let best = *b.best()?;
+        let sizes = self.null_sizes(which)?;
+        let left = (self.settings.budget - self.spent).max(0.0) / (3 - which) as f64;
+        let longest = LONGEST.as_secs_f64() / (1.0 + ABOVE);
+        let tiny = sizes.iter().copied().min()?;
+        let each = f64::from(best.framing.wire_len(tiny)) * best.per_byte;
+        let room = self.room(tiny, each);
+        let lasts = longest.min(left / (1.0 + ABOVE)).min(room / ABOVE);
+        // Too short a train says nothing.
+        if lasts < 20.0 * best.per_byte * f64::from(MARKER) || lasts < 30.0 * self.noise() {
+            return None;
+        }
+        let mean = sizes
+            .iter()
+            .map(|s| f64::from(best.framing.wire_len(*s)))
+            .sum::<f64>()
+            / sizes.len() as f64;
+        let count = (lasts * (1.0 + ABOVE) / (mean * best.per_byte)).floor() as u32;
+        // Whole turns: evenly spaced, a part of one would leave gaps.
+        let turns = sizes.len() as u32;
+        let count = count.min(MOST_PACKETS) / turns * turns;
+        if count < 2 {
+            return None;
+        }
+        let train = Train {
+            sizes,
+            count,
+            spread: Duration::ZERO,
+            pause: Duration::ZERO,
+        };
+        let wire: f64 = Point {
+            packets: train.packets(),
+            took: 0.0,
+            span: 0.0,
+        }
+        .wire(best.framing);
+        Some(Train {
+            spread: Duration::from_secs_f64(wire * best.per_byte / (1.0 + ABOVE)),
+            ..train
+        })
+    }
+
+    fn null_seen(&mut self, which: usize, train: &Train, point: Point, seen: &Seen) {
+        let best = self.beliefs.as_ref().and_then(|b| b.best().copied());
+        if best.is_some_and(|b| point.took > 1.25 * b.takes(&point)) {
+            // Losses only make a train shorter.
+            self.trouble = Some(LASTS_SLOWER.into());
+            self.phase = Phase::Done;
+            return;
+        }
+        if seen.lost.is_some_and(|l| l > 0) {
+            // It was too much: the same in less time.
+            self.overflows += 1;
+            self.lower(train, 0.6, Some(seen));
+            if self.overflows > OVERFLOWS {
+                self.end("packets are lost");
+            }
+            return;
+        }
+        if let Some(best) = best.filter(|_| point.span > 0.0) {
+            let slope = Slope {
+                sizes: train.sizes.clone(),
+                grew: point.took / point.span - 1.0,
+                expected: best.takes(&point) / point.span - 1.0,
+            };
+            self.slopes.push((slope, point));
+        }
+        self.phase = Phase::Null(which + 1);
+        if which == 2 {
+            self.phase = Phase::Done;
+            self.judge_slopes();
+        }
+    }
+
+    /// Others may use the line meanwhile: what counts is that the three are alike.
+    fn judge_slopes(&mut self) {
+        let Some(b) = &self.beliefs else { return };
+        let Some(best) = b.best().copied() else {
+            return;
+        };
+        let off = |s: &(Slope, Point)| (1.0 + s.0.grew) / (1.0 + s.0.expected) - 1.0;
+        let error = |s: &(Slope, Point)| {
+            scale_of(&s.1, b.scale, best.per_byte, best.others) / s.1.took.max(1e-4)
+        };
+        let offs: Vec<f64> = self.slopes.iter().map(off).collect();
+        let error = self.slopes.iter().map(error).fold(0.0, f64::max);
+        let (least, most) = (
+            offs.iter().copied().fold(f64::MAX, f64::min),
+            offs.iter().copied().fold(f64::MIN, f64::max),
+        );
+        let stray = self
+            .slopes
+            .iter()
+            .map(|s| STRAY * best.per_byte / s.1.took.max(1e-4));
+        let stray = stray.fold(0.0, f64::max);
+        if most - least > SAME_SLOPE + 6.0 * error + stray {
+            let of = |s: &(Slope, Point)| format!("{:.1} %", 100.0 * s.0.grew);
+            let all: Vec<String> = self.slopes.iter().map(of).collect();
+            self.trouble = Some(format!(
+                "the queue grew by {} of the time for tiny, huge and mixed packets rather than alike",
+                all.join(", ")
+            ));
+        } else if least < -0.08 - 6.0 * error {
+            self.trouble = Some("what lasts is carried faster than bursts are".into());
+        } else if most > 0.2 + 6.0 * error {
+            self.trouble = Some(LASTS_SLOWER.into());
+        } else {
+            self.points.extend(self.slopes.iter().map(|s| s.1.clone()));
+            self.believe();
+        }
+    }
+}
+
+/// The middle of some values; zero of none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trains_have_their_packets_in_turns() {
+        let train = Train {
+            sizes: vec![1500, 64, 576],
+            count: 8,
+            spread: Duration::ZERO,
+            pause: Duration::ZERO,
+        };
+        let sizes: Vec<u32> = (0..8).map(|i| train.size(i)).collect();
+        assert_eq!(sizes, [1500, 64, 576, 1500, 64, 576, 1500, 64]);
+        assert_eq!(train.packets(), [(1500, 3), (64, 3), (576, 2)]);
+        assert_eq!(train.bytes(), 60 + 3 * 1564 + 2 * 576);
+        assert_eq!((Train::ALONE.bytes(), Train::ALONE.packets()), (60, vec![]));
+    }
+
+    /// Nobody answers: it ends soon, and says so.
+    #[test]
+    fn silence_ends_it() {
+        let mut s = Saturation::new(Settings::default());
+        let mut steps = 0;
+        while let Step::Send(train, _) = s.next(Duration::from_secs(steps)) {
+            assert_eq!(train, Train::ALONE);
+            s.seen(
+                Duration::from_secs(steps),
+                Seen {
+                    sent_in: Duration::ZERO,
+                    took: None,
+                    lost: None,
+                },
+            );
+            steps += 1;
+        }
+        let v = s.verdict();
+        assert_eq!((steps, v.framing, v.rate), (3, None, None));
+        assert_eq!(v.why.as_deref(), Some("probes are lost"));
+    }
+
+    /// A line that carries faster than trains come has no queue, and nothing is made of that.
+    #[test]
+    fn a_queue_that_does_not_grow_ends_it() {
+        let mut s = Saturation::new(Settings::default());
+        let mut now = Duration::ZERO;
+        let mut bytes = 0;
+        while let Step::Send(train, rest) = s.next(now) {
+            let sent_in = Duration::from_micros(3) * train.count;
+            let took = Duration::from_millis(10) + sent_in;
+            bytes += train.bytes();
+            now += rest + took;
+            s.seen(
+                now,
+                Seen {
+                    sent_in,
+                    took: Some(took),
+                    lost: Some(0),
+                },
+            );
+        }
+        let v = s.verdict();
+        assert!(v.framing.is_none() && v.why.unwrap().contains("does not grow"));
+        assert!(bytes < 50_000_000, "{bytes}");
+    }
+
+    /// More than the line carries is dropped at once.
+    #[test]
+    fn a_policer_is_no_queue() {
+        let mut s = Saturation::new(Settings::default());
+        let mut now = Duration::ZERO;
+        while let Step::Send(train, rest) = s.next(now) {
+            let took = Duration::from_millis(10);
+            now += rest + took;
+            let lost = Some(train.count.saturating_sub(8));
+            s.seen(
+                now,
+                Seen {
+                    sent_in: Duration::from_micros(train.count.into()),
+                    took: Some(took),
+                    lost,
+                },
+            );
+        }
+        let v = s.verdict();
+        assert_eq!(v.framing, None);
+        assert!(v.why.unwrap().contains("dropped rather than queued"));
+    }
+}

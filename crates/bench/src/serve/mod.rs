@@ -17,6 +17,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use evenkeel_measure::echo::Echo;
 use evenkeel_sys::Error;
 use evenkeel_sys::poll::Waker;
 
@@ -28,6 +29,8 @@ pub use config::{Config, ServeError};
 pub struct Server {
     stop: Arc<Waker>,
     threads: Vec<JoinHandle<()>>,
+    /// Who answers probes.
+    echoes: Vec<Echo>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -40,6 +43,7 @@ impl Server {
         let mut server = Server {
             stop: Arc::clone(&stop),
             threads: Vec::new(),
+            echoes: Vec::new(),
             addresses: Vec::new(),
         };
         let (http, web) = http::start(config, Arc::clone(&clients), Arc::clone(&stop))?;
@@ -51,8 +55,8 @@ impl Server {
             listener.set_nonblocking(true).map_err(refused)?;
             let local = listener.local_addr().map_err(refused)?;
             let strangers = config.token.is_empty();
-            let answers = udp::start(local, Arc::clone(&sessions), strangers, Arc::clone(&stop))?;
-            server.threads.push(answers);
+            let echo = udp::start(local, Arc::clone(&sessions), strangers)?;
+            server.echoes.push(echo);
             server.addresses.push(local);
             listeners.push(listener);
         }

@@ -420,19 +420,12 @@ mod tests {
     }
 
     fn run(probes: Vec<Probe>) -> Bench {
-        Bench {
-            phases: Phases {
-                load: 5.0,
-                tail: 15.0,
-                end: 20.0,
-            },
-            probes: vec![Probes {
-                kind: "UDP".into(),
-                mark: "BE".into(),
-                probes,
-            }],
-            ..Bench::default()
-        }
+        let phases = Phases {
+            load: 5.0,
+            tail: 15.0,
+            end: 20.0,
+        };
+        Bench::of(phases, Probes::new("UDP", "BE", probes))
     }
 
     #[test]

@@ -114,6 +114,17 @@ pub struct Probes {
     pub probes: Vec<Probe>,
 }
 
+impl Probes {
+    /// Probes of a kind, in the order of sending.
+    pub fn new(kind: &str, mark: &str, probes: Vec<Probe>) -> Self {
+        Probes {
+            kind: kind.into(),
+            mark: mark.into(),
+            probes,
+        }
+    }
+}
+
 /// What became of one probe.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Probe {
@@ -186,6 +197,15 @@ pub struct Check {
 }
 
 impl Bench {
+    /// Nothing but phases and one kind of probe, the judged one: what figures can be taken of.
+    pub fn of(phases: Phases, judged: Probes) -> Self {
+        Bench {
+            phases,
+            probes: vec![judged],
+            ..Bench::default()
+        }
+    }
+
     /// What makes it void, in one line; empty if it counts.
     pub fn void(&self) -> String {
         let void = self.checks.iter().filter(|c| c.verdict == Verdict::Void);

@@ -7,6 +7,7 @@ mod auto;
 mod bench;
 mod failure;
 mod serve;
+mod token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

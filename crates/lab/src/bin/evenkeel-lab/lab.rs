@@ -44,6 +44,8 @@ pub(crate) enum Lab {
     Kernel(Kernel),
     /// The controller of `run` on thousands of drawn lines, as fluids
     Lines(crate::lines::Lines),
+    /// `evenkeel bench` against `evenkeel serve` on emulated lines, beside what those carried
+    Bench(crate::bench::Bench),
     /// `run` in drawn homes, in virtual time with real TCP, beside evenkeel that was told the line
     Homes(crate::homes::Homes),
     /// What `run` calls in a guest

@@ -5,7 +5,7 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{alone, counter, eventually, never, options, sh, skipped, world};
+use common::{alone, counter, eventually, never, options, request, sh, skipped, world};
 use evenkeel_bench::client::{self, Failed, Test};
 use evenkeel_bench::serve::Limits;
 use evenkeel_report::bench as report;
@@ -277,23 +277,6 @@ fn interrupted() {
     assert!(b.interrupted);
     assert!(status.success() || !b.void().is_empty(), "{status}");
     assert!(figures(&b).down_mbit.unwrap() > 5.0);
-}
-
-/// 20 and 10 Mbit/s.
-fn request() -> evenkeel_kernel::Request {
-    evenkeel_kernel::Request {
-        device: "v0".into(),
-        down: evenkeel_core::Rate::from_kbit(20_000),
-        up: evenkeel_core::Rate::from_kbit(10_000),
-        framing: None,
-        choice: evenkeel_core::plan::Choice::Auto,
-        ingress: evenkeel_core::plan::Ingress::Auto,
-        mode: evenkeel_core::plan::Mode::Ping,
-        windows: true,
-        mss: evenkeel_core::segments::Mss::Auto,
-        replace: false,
-        rules: Vec::new(),
-    }
 }
 
 /// Whatever takes the shaping away brings it back, `kill -9` included.

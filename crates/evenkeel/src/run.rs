@@ -10,6 +10,7 @@ mod answers;
 mod daemon;
 mod line;
 mod pages;
+mod pauses;
 mod settings;
 mod watcher;
 

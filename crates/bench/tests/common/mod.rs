@@ -169,3 +169,20 @@ pub(crate) fn options(to: &str, test: Test) -> Options {
 pub(crate) fn never() -> AtomicBool {
     AtomicBool::new(false)
 }
+
+/// 20 and 10 Mbit/s.
+pub(crate) fn request() -> evenkeel_kernel::Request {
+    evenkeel_kernel::Request {
+        device: "v0".into(),
+        down: evenkeel_core::Rate::from_kbit(20_000),
+        up: evenkeel_core::Rate::from_kbit(10_000),
+        framing: None,
+        choice: evenkeel_core::plan::Choice::Auto,
+        ingress: evenkeel_core::plan::Ingress::Auto,
+        mode: evenkeel_core::plan::Mode::Ping,
+        windows: true,
+        mss: evenkeel_core::segments::Mss::Auto,
+        replace: false,
+        rules: Vec::new(),
+    }
+}

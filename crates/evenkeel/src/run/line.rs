@@ -41,11 +41,12 @@ pub(crate) struct Common {
 }
 
 impl Line {
-    /// Starts it.
+    /// Starts it; `goes_on`: from what is known of the line, whatever was typed.
     pub(crate) fn start(
         common: Arc<Common>,
         named: Option<String>,
         told: Override,
+        goes_on: bool,
     ) -> Result<Self, Failure> {
         let order = Order::default();
         let (pulse, device) = (Pulse::default(), Arc::<Mutex<Option<String>>>::default());
@@ -53,6 +54,7 @@ impl Line {
             common,
             named: named.clone(),
             told: told.clone(),
+            goes_on,
             order: order.clone(),
             pulse: pulse.clone(),
             device: Arc::clone(&device),
@@ -105,6 +107,7 @@ struct Job {
     common: Arc<Common>,
     named: Option<String>,
     told: Override,
+    goes_on: bool,
     order: Order,
     pulse: Pulse,
     device: Arc<Mutex<Option<String>>>,
@@ -122,7 +125,8 @@ impl Job {
             voice,
             several,
         } = &*self.common;
-        let settings = settings(args, config, &device, &self.told)?;
+        let mut settings = settings(args, config, &device, &self.told)?;
+        settings.use_profile |= self.goes_on;
         let head = if *several {
             format!("{device}: ")
         } else {

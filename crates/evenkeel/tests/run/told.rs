@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -183,5 +184,55 @@ fn strangers_may_read_the_status() {
             std::fs::metadata(kept).unwrap().permissions().mode() & 0o7,
             0
         );
+    });
+}
+
+/// Somebody measures the line without evenkeel: it comes back when it is told to, and by itself.
+#[test]
+fn it_lets_go_for_a_while() {
+    use evenkeel_socket::{Refused, Request, ask};
+    if !root("it_lets_go_for_a_while") {
+        return;
+    }
+    in_namespace(|dir| {
+        let before = seen();
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        let socket = evenkeel_kernel::StateDir::new(dir.join("run")).socket_file();
+        let say = |request: &Request| ask(&socket, request, Duration::from_secs(30));
+        let pause = |device: &str, seconds| {
+            say(&Request::Pause {
+                device: device.into(),
+                seconds,
+                token: None,
+            })
+        };
+        let resume = || {
+            say(&Request::Resume {
+                device: "wan".into(),
+                token: None,
+            })
+        };
+        let refused = |got| matches!(got, Err(Refused::Said { code: 2, .. }));
+        assert!(refused(pause("other", 5)) && refused(resume()));
+        let shaped = || evenkeel(dir, "status").1.contains("line 20.0 Mbit/s");
+        until("a model", shaped);
+        // Told to come back.
+        pause("wan", 100).unwrap();
+        assert_eq!(seen(), before);
+        // Its settings are read while it is paused; nothing begins.
+        assert_eq!(evenkeel(dir, "reload").0, 0);
+        assert_eq!(seen(), before);
+        resume().unwrap();
+        until("that it is back", shaped);
+        assert!(refused(resume()));
+        // Nobody comes again.
+        pause("wan", 1).unwrap();
+        assert_eq!(seen(), before);
+        until("that it is back by itself", shaped);
+        pause("wan", 100).unwrap();
+        run.signal(Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        assert_eq!(seen(), before);
+        assert_eq!(left(dir), [""; 0]);
     });
 }

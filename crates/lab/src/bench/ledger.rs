@@ -103,8 +103,13 @@ impl Ledger {
         let Some((tos, protocol, inner)) = open(packet.ip) else {
             return;
         };
-        let &[a, b, c, d, ..] = inner else { return };
-        let (from, to) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        let (Some(&from), Some(&to)) = (
+            inner.first_chunk(),
+            inner[2.min(inner.len())..].first_chunk(),
+        ) else {
+            return;
+        };
+        let (from, to) = (u16::from_be_bytes(from), u16::from_be_bytes(to));
         let (server, client) = if packet.up { (to, from) } else { (from, to) };
         if server != self.port {
             return;

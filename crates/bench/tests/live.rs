@@ -109,6 +109,35 @@ fn goodput_is_what_was_carried() {
     );
 }
 
+/// A page takes as long as the line needs for it, or longer; the call goes both ways.
+#[test]
+fn a_household_is_measured() {
+    let _alone = alone();
+    let Some(w) = world("a_household_is_measured", 20, 8) else {
+        return;
+    };
+    let _server = w.serve("", Limits::default(), false);
+    let mut o = options("10.23.0.2:7000", Test::Household);
+    o.seconds = 10;
+    let b = w.bench(&o).unwrap();
+    assert_eq!(voided(&b), "", "{:?}", b.checks);
+    let marks: Vec<_> = b.streams.iter().map(|s| s.mark.as_str()).collect();
+    assert_eq!(marks, ["BE", "VIDEO", "PAGES"]);
+    let f = figures(&b);
+    let pages = f.pages_ms.unwrap();
+    // 500 kB at 20 Mbit/s.
+    assert!(pages.n >= 2 && pages.min > 190.0, "{pages:?}");
+    let call = f.call.unwrap();
+    assert!(call.rtt_ms.n > 400, "{call:?}");
+    assert!(
+        f.down_mbit.unwrap() > 2.0 && f.up_mbit.unwrap() > 4.0,
+        "{f:?}"
+    );
+    assert!(f.qoo.is_empty());
+    let web = w.bench(&options("http://10.23.0.2:7000/large", Test::Household));
+    assert!(matches!(web, Err(Failed::Usage(_))), "{web:?}");
+}
+
 #[test]
 fn a_token_keeps_strangers_out_and_limits_are_told_before() {
     let Some(w) = world(

@@ -62,6 +62,7 @@ impl Prober {
                     icmp,
                     tos: 0,
                     interval: config.interval,
+                    bytes: 0,
                 };
                 opened.add(config.target, session, kind)?;
             }

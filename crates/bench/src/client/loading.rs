@@ -5,13 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use evenkeel_report::bench::form::{Stream, Way};
+use evenkeel_report::bench::form::{Page, Stream, Way};
 
 use super::far_end::FarEnd;
+use super::household::Household;
 use super::iperf::{self, Iperf};
 use super::load::{self, Live, Load, LoadStream};
 use super::options::{Options, Test};
-use super::own::Control;
+use super::own::{Control, Opener};
 use super::probing::Probing;
 use crate::failed::Failed;
 use crate::web::{self, WebLoad};
@@ -24,7 +25,7 @@ const CLASSES: [(&str, u8); 4] = [("BE", 0), ("BK", 0x20), ("CS5", 0xa0), ("EF",
 /// Everything that a load may be.
 pub(super) enum Loading {
     Nothing,
-    Own(Load),
+    Own(Load, Option<Household>),
     Iperf(Load, Box<Iperf>),
     Web(WebLoad),
 }
@@ -32,15 +33,15 @@ pub(super) enum Loading {
 /// A load that is connected.
 pub(super) enum Prepared {
     Nothing,
-    Own(Vec<LoadStream>),
+    Own(Vec<LoadStream>, Option<Opener>),
     Iperf(Box<Iperf>, Vec<LoadStream>),
     Web(Box<web::Site>),
 }
 
 /// What a load moved.
 pub(super) enum Moved {
-    /// To be told apart with the server's report.
-    Own(Vec<load::StreamOutcome>),
+    /// To be told apart with the server's report; and what a household did.
+    Own(Vec<load::StreamOutcome>, (Vec<Stream>, Vec<Page>)),
     /// As it stands in results.
     Told(Vec<Stream>),
 }
@@ -63,7 +64,14 @@ impl Prepared {
             return Ok(Prepared::Nothing);
         }
         match far {
-            FarEnd::Own(control) => Ok(Prepared::Own(own_streams(wanted, control)?)),
+            FarEnd::Own(control) => {
+                let home = (o.test == Test::Household).then(|| control.opener());
+                Ok(Prepared::Own(own_streams(wanted, control)?, home))
+            }
+            _ if o.test == Test::Household => Err(Failed::Usage(format!(
+                "{}: --test household wants `evenkeel serve` at the far end",
+                o.to
+            ))),
             FarEnd::Iperf(address) => {
                 let (iperf, streams) = Iperf::open(*address, down, up, o.seconds)?;
                 Ok(Prepared::Iperf(Box::new(iperf), streams))
@@ -90,7 +98,11 @@ impl Prepared {
     ) -> Result<Loading, Failed> {
         Ok(match self {
             Prepared::Nothing => Loading::Nothing,
-            Prepared::Own(streams) => Loading::Own(Load::start(streams, zero, live)?),
+            Prepared::Own(streams, home) => {
+                let load = Load::start(streams, zero, Arc::clone(&live))?;
+                let home = home.map(|opener| Household::start(opener, zero, live));
+                Loading::Own(load, home.transpose()?)
+            }
             Prepared::Iperf(mut iperf, streams) => {
                 let load = Load::start(streams, zero, live)?;
                 iperf.begin()?;
@@ -118,7 +130,12 @@ impl Prepared {
 
 fn own_streams(wanted: Wanted<'_>, control: &Control) -> Result<Vec<LoadStream>, Failed> {
     let mut streams = Vec::new();
-    for (way, n) in [(Way::Down, wanted.down), (Way::Up, wanted.up)] {
+    // A household's downloads open connections of their own.
+    let down = match wanted.o.test {
+        Test::Household => 0,
+        _ => wanted.down,
+    };
+    for (way, n) in [(Way::Down, down), (Way::Up, wanted.up)] {
         for i in 0..n {
             let class = if wanted.o.test == Test::Rrul {
                 i % CLASSES.len()
@@ -129,7 +146,7 @@ fn own_streams(wanted: Wanted<'_>, control: &Control) -> Result<Vec<LoadStream>,
             let id = streams.len() as u16;
             // A second longer than needed: we end it.
             let seconds = wanted.o.seconds.saturating_add(1);
-            streams.push(control.stream(id, way, mark, tos, seconds)?);
+            streams.push(control.opener().stream(id, way, mark, tos, seconds)?);
         }
     }
     Ok(streams)
@@ -140,7 +157,7 @@ impl Loading {
     pub(super) fn failure(&self) -> Option<Failed> {
         match self {
             Loading::Web(w) => w.failure(),
-            Loading::Nothing | Loading::Own(_) | Loading::Iperf(..) => None,
+            Loading::Nothing | Loading::Own(..) | Loading::Iperf(..) => None,
         }
     }
 
@@ -148,11 +165,11 @@ impl Loading {
     pub(super) fn end(self) -> Result<Moved, Failed> {
         Ok(match self {
             Loading::Nothing => Moved::Told(Vec::new()),
-            Loading::Own(load) => {
+            Loading::Own(load, home) => {
                 let mut outcomes = load.finish()?;
                 // Nothing of them stays on the line.
                 outcomes.iter_mut().for_each(load::StreamOutcome::close);
-                Moved::Own(outcomes)
+                Moved::Own(outcomes, home.map(Household::finish).unwrap_or_default())
             }
             Loading::Iperf(load, mut iperf) => {
                 let outcomes = load.finish()?;

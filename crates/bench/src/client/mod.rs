@@ -10,6 +10,7 @@ pub mod checks;
 pub mod compare;
 pub mod device;
 mod far_end;
+mod household;
 pub mod iperf;
 pub mod load;
 mod loading;

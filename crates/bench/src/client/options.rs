@@ -25,6 +25,8 @@ pub enum Test {
     Both,
     /// No load: the line as it is
     Idle,
+    /// A call, a video in bursts, pages, and a backup: what homes do at once
+    Household,
     /// Responsiveness: HTTP/2 connections, one more each second
     Rpm,
 }
@@ -39,6 +41,7 @@ impl Test {
             Test::Upload => "upload",
             Test::Both => "both",
             Test::Idle => "idle",
+            Test::Household => "household",
             Test::Rpm => "rpm",
         }
     }
@@ -47,6 +50,8 @@ impl Test {
     pub(super) fn streams(self, asked: Option<usize>) -> (usize, usize) {
         let n = asked.unwrap_or(match self {
             Test::Both => 8,
+            // The video and the pages, and the backup.
+            Test::Household => return (2, 1),
             Test::Rpm => MOST_OF_THE_DRAFT,
             _ => 4,
         });

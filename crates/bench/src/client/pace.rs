@@ -30,7 +30,9 @@ pub(super) fn size(control: &Control, down: usize, up: usize) -> Result<Duration
         if streams == 0 {
             continue;
         }
-        let stream = control.stream(control.streams.saturating_sub(id), way, "", 0, 2)?;
+        let stream = control
+            .opener()
+            .stream(control.streams.saturating_sub(id), way, "", 0, 2)?;
         let began = clock::monotonic();
         let load = Load::start(vec![stream], began, Arc::default())?;
         std::thread::sleep(SIZING);

@@ -22,9 +22,20 @@ pub struct Kind {
     pub mark: &'static str,
     /// From one to the next.
     pub interval: Duration,
+    /// Bytes of payload of UDP, where it is more than a probe needs.
+    pub bytes: usize,
 }
 
 impl Kind {
+    /// A call: 50 packets of 200 bytes a second, as the voice codec G.711 makes them, each way.
+    pub const CALL: Kind = Kind {
+        icmp: false,
+        tos: 0,
+        mark: "CALL",
+        interval: Duration::from_millis(20),
+        bytes: 172,
+    };
+
     /// Echo requests without a mark.
     pub const fn echo(interval: Duration) -> Self {
         Kind {
@@ -32,6 +43,7 @@ impl Kind {
             tos: 0,
             mark: "BE",
             interval,
+            bytes: 0,
         }
     }
 }
@@ -98,6 +110,7 @@ impl Prober {
                 icmp: kind.icmp,
                 tos: kind.tos,
                 interval: kind.interval,
+                bytes: kind.bytes,
             };
             match opened.add(target, session, asked) {
                 Ok(()) => probed.push(*kind),

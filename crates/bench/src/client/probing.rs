@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::far_end::FarEnd;
+use super::options::Test;
 use super::pace::OTHERS;
 use super::prober::{Kind, Prober};
 use crate::failed::Failed;
@@ -23,7 +24,7 @@ impl Probing {
     pub(super) fn start(
         far: &FarEnd,
         address: SocketAddr,
-        interval: Duration,
+        (test, interval): (Test, Duration),
         (zero, wall): (Duration, Duration),
     ) -> Result<Self, Failed> {
         let kind = |tos, mark, interval| Kind {
@@ -31,6 +32,7 @@ impl Probing {
             tos,
             mark,
             interval,
+            bytes: 0,
         };
         let others = interval * OTHERS;
         let (session, kinds) = match far {
@@ -41,7 +43,10 @@ impl Probing {
                     kind(0xb8, "EF", others),
                     kind(0x20, "BK", others),
                     Kind::echo(others),
-                ],
+                ]
+                .into_iter()
+                .chain((test == Test::Household).then_some(Kind::CALL))
+                .collect(),
             ),
             FarEnd::Iperf(_) | FarEnd::Web(_) => {
                 (wall.as_nanos() as u32, vec![Kind::echo(interval)])

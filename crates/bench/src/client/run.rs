@@ -126,7 +126,12 @@ impl Run<'_> {
 
     fn measure(&mut self, far: FarEnd, interval: Duration) -> Result<Bench, Failed> {
         let blame = blame::Watch::start(self.address, self.wall);
-        let probing = Probing::start(&far, self.address, interval, (self.zero, self.wall))?;
+        let probing = Probing::start(
+            &far,
+            self.address,
+            (self.o.test, interval),
+            (self.zero, self.wall),
+        )?;
         self.count();
         self.wait("idle", 0, &probing, None)?;
         let prepared = if self.cancel.load(Ordering::Relaxed) {
@@ -172,14 +177,20 @@ impl Run<'_> {
             FarEnd::Own(control) => control.report().ok(),
             FarEnd::Iperf(_) | FarEnd::Web(_) => None,
         };
+        let mut pages = Vec::new();
         let streams = match moved {
-            Moved::Own(outcomes) => own::merge(outcomes, report.as_ref(), half_rtt(&probes)),
+            Moved::Own(outcomes, home) => {
+                let mut all = own::merge(outcomes, report.as_ref(), half_rtt(&probes));
+                all.extend(home.0);
+                pages = home.1;
+                all
+            }
             Moved::Told(streams) => streams,
         };
         fall_back(&mut probes, &streams);
         let rpm = (!rpm.http_foreign.is_empty()).then(|| finished(rpm, &streams, phases));
         let mut bench = self.bench(far.name(), phases, streams, probes);
-        bench.rpm = rpm;
+        (bench.rpm, bench.pages) = (rpm, pages);
         let facts = Facts {
             cpu,
             machine,

@@ -13,6 +13,8 @@ pub struct Kind {
     pub tos: u8,
     /// From one to the next.
     pub interval: Duration,
+    /// Bytes behind the header of UDP; [`crate::packet::LEN`] at least, and always of ICMP.
+    pub bytes: usize,
 }
 
 /// What became of one probe.

@@ -2,6 +2,7 @@
 //!
 //! Non-goals: when they are sent (the prober).
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -43,6 +44,16 @@ impl Flight {
             there: self.answer.map(|a| a.1).filter(|at| !at.is_zero()),
         }
     }
+}
+
+/// A packet, and zeros until it is so long.
+fn with_padding(packet: &[u8], bytes: usize) -> Cow<'_, [u8]> {
+    if packet.len() >= bytes {
+        return Cow::Borrowed(packet);
+    }
+    let mut long = packet.to_vec();
+    long.resize(bytes, 0);
+    Cow::Owned(long)
 }
 
 /// Probes of one kind.
@@ -122,9 +133,9 @@ impl Stream {
         self.open += 1;
         let once = |s: &Self| {
             if s.kind.icmp {
-                s.socket.send(&probe.emit_echo(s.v6))
+                s.socket.send(&with_padding(&probe.emit_echo(s.v6), 0))
             } else {
-                s.socket.send(&probe.emit())
+                s.socket.send(&with_padding(&probe.emit(), s.kind.bytes))
             }
         };
         let mut sent = once(self);

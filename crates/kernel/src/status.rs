@@ -16,7 +16,7 @@ use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PassiveStatistics, Session, State, StateDir, passive, programs};
+use crate::{Error, PassiveStatistics, Session, State, StateDir, bypass, passive, programs};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Status {
     /// What was done to arrivals, if they are policed rather than shaped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policed: Option<Policing>,
+    /// What makes shaping a lie, in sentences; some of it is seen with rights only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bypasses: Vec<String>,
     /// From us.
     pub up: DirectionStatus,
     /// Towards us.
@@ -215,6 +218,10 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             let mtu = link.as_ref()?.mtu;
             Shortened::new(longest, rate, state.framing, mtu)
         };
+        let bypasses = match &link {
+            Some(_) => bypass::bypasses(&mut session, &name)?,
+            None => Vec::new(),
+        };
         all.push(Status {
             health: trouble.map_or(Health::Working, |t| {
                 Health::Broken(format!(
@@ -234,6 +241,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             without_programs: state.without_programs,
             seen,
             policed,
+            bypasses,
             up,
             down,
         });

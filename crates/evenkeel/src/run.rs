@@ -8,6 +8,7 @@
 
 mod answers;
 mod daemon;
+mod expectation;
 mod line;
 mod pages;
 mod pauses;

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use evenkeel_autorate::{Ended, Order};
 use evenkeel_terminal::{Failure, print};
 
+use super::expectation::Expectation;
 use super::settings::{Override, Run, settings};
 use super::watcher::{LineWatcher, Pulse, Voice};
 use crate::config::Config;
@@ -127,11 +128,16 @@ impl Job {
         } = &*self.common;
         let mut settings = settings(args, config, &device, &self.told)?;
         settings.use_profile |= self.goes_on;
+        let expected = Expectation::of(&args.profile_dir, &device);
+        settings.expected = expected.rates;
         let head = if *several {
             format!("{device}: ")
         } else {
             String::new()
         };
+        if let Some(said) = expected.said().filter(|_| settings.use_profile) {
+            voice.say(&format!("{head}{said}"));
+        }
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
         let mut watcher =
             LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device);

@@ -132,3 +132,44 @@ fn a_queue_of_others_is_said() {
         assert_eq!(run.end().0, 0);
     });
 }
+
+/// What the line carried at this hour on earlier days is expected, rather than what was learned last.
+#[test]
+fn what_is_usual_at_this_hour_is_expected() {
+    use evenkeel_history::{Minute, Ring, Way};
+    if !root("what_is_usual_at_this_hour_is_expected") {
+        return;
+    }
+    in_namespace(|dir| {
+        std::fs::create_dir(dir.join("lines")).unwrap();
+        let file = dir.join("lines/wan.minutes");
+        let (ring, _) = Ring::open::<Minute>(&file).unwrap();
+        let way = |kbit| Way {
+            capacity_kbit: kbit,
+            most_kbit: kbit,
+            ..Way::default()
+        };
+        // All of the last five days but today, so that no change of the hour is missed.
+        let now = (evenkeel_sys::clock::realtime().as_secs() / 60) as u32;
+        for back in (720..5 * 1440).rev().step_by(5) {
+            let minute = Minute {
+                minute: now - back,
+                seconds: 60,
+                down: way(33_000),
+                up: way(7000),
+                ..Minute::default()
+            };
+            ring.put(&minute).unwrap();
+        }
+        drop(ring);
+        let run = Running::start(dir, "run wan");
+        let said = said(dir);
+        assert!(
+            said.contains("usual at this hour, on ")
+                && said.contains("down 33.0 Mbit/s, up 7.00 Mbit/s: a first guess"),
+            "{said}"
+        );
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
+    });
+}

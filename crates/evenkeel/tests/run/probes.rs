@@ -142,3 +142,49 @@ fn ipv6_alone_will_do() {
         assert!(file.exists(), "{:?}", std::fs::read_dir(dir.join("lines")));
     });
 }
+
+/// A budget is said, counted across restarts, and kept.
+#[test]
+fn a_budget_for_probes_is_kept() {
+    if !root("a_budget_for_probes_is_kept") {
+        return;
+    }
+    in_empty_namespace(|dir| {
+        let host = Ipv4Addr::new(203, 0, 113, 7);
+        let provider = Provider::start(&[host]);
+        let file = dir.join("none.toml");
+        std::fs::write(&file, "targets = ['203.0.113.7']\nprobe_budget = '100'").unwrap();
+        refused(&evenkeel(dir, "run"), 2, "line 2: probe_budget is not like");
+        std::fs::write(
+            &file,
+            "targets = ['203.0.113.7']\nprobe_budget = '200 kB/month'",
+        )
+        .unwrap();
+        let took = || -> Option<u64> {
+            let json = evenkeel(dir, "status --json").1;
+            let json: serde_json::Value = serde_json::from_str(&json).ok()?;
+            json[0]["model"]["probing"]["bytes"].as_u64()
+        };
+        let run = Running::start(dir, "run");
+        until("that it is said", || {
+            said(dir).contains("the budget for probing is scarce: no more than a probe each")
+                && evenkeel(dir, "status").1.contains(" of 200 kB this month")
+        });
+        let asked = provider
+            .asked
+            .lock()
+            .unwrap()
+            .get(&host.into())
+            .map_or(0, Vec::len);
+        assert!((1..60).contains(&asked), "{asked} probes");
+        let before = took().unwrap();
+        run.signal(Signal::SIGINT);
+        assert_eq!(run.end().0, 0);
+        let again = Running::start(dir, "run");
+        until("what was spent before", || {
+            took().is_some_and(|now| now >= before)
+        });
+        again.signal(Signal::SIGINT);
+        assert_eq!(again.end().0, 0);
+    });
+}

@@ -185,16 +185,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
         let maps = program.and_then(|id| Maps::of_program(id).ok());
         let seen = maps.as_ref().map(passive::statistics).transpose()?;
         let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
-        let (down, policed) = match &state.policer {
-            None => {
-                let ifb = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
-                (ifb, None)
-            }
-            Some(policer) => {
-                let known = maps.as_ref().zip(seen.as_ref());
-                arrivals(&name, policer, program.is_some(), known)?
-            }
-        };
+        let known = maps.as_ref().zip(seen.as_ref());
+        let (down, policed) = towards(&mut session, &state, program.is_some(), known)?;
         let same = link.as_ref().is_some_and(|l| l.index == state.ifindex);
         let diverted = match &link {
             Some(l) => session
@@ -247,6 +239,22 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
         });
     }
     Ok(all)
+}
+
+/// Arrivals: on the IFB, or what the policer did.
+fn towards(
+    session: &mut Session,
+    state: &State,
+    has_program: bool,
+    known: Option<(&Maps, &PassiveStatistics)>,
+) -> Result<(DirectionStatus, Option<Policing>), Error> {
+    match &state.policer {
+        None => {
+            let ifb = direction(session, &state.ifb, state.down, state.framing, INGRESS)?;
+            Ok((ifb, None))
+        }
+        Some(policer) => arrivals(&state.device, policer, has_program, known),
+    }
 }
 
 /// What of a device's shaping is still there.

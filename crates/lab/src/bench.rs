@@ -2,7 +2,7 @@
 //! that writes down what it carried.
 //!
 //! Principles: the programs that people use, as they are; the truth is the line's arithmetic, packet
-//! by packet ([`ledger`]); where the queue is, is made, not found out. Exact in virtual time; natively
+//! by packet (`ledger`); where the queue is, is made, not found out. Exact in virtual time; natively
 //! the machine's own slowness is in the differences. Non-goals: what shaping does (`run`).
 
 mod ledger;

@@ -1,6 +1,7 @@
 //! What a route netlink socket might hand us.
 #![no_main]
 
+use evenkeel_wire::flowtable::Flowtable;
 use evenkeel_wire::link::LinkInfo;
 use evenkeel_wire::neighbour::Neighbour;
 use evenkeel_wire::{ClassInfo, FilterInfo, QdiscInfo, Stats, messages};
@@ -14,6 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         FilterInfo::decode(&message);
         LinkInfo::decode(&message);
         Neighbour::decode(&message);
+        Flowtable::decode(&message);
     }
     for kind in ["cake", "htb", "fq_codel"] {
         Stats::decode(kind, bytes);

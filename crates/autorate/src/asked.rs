@@ -38,6 +38,8 @@ pub(crate) struct Reflector {
     pub(crate) pinger: Pinger,
     pub(crate) trust: Trust,
     limit: AnswerLimit,
+    /// What is to be spared: no more often than this.
+    pub(crate) spared: Duration,
     stamps: Stamps,
     /// Which probe reached it when, ms since midnight by its clock.
     far: Option<(u64, u32)>,
@@ -74,6 +76,7 @@ impl Reflector {
             pinger: of.found.pinger(device, true)?,
             trust: Trust::default(),
             limit: AnswerLimit::new(of.interval.unwrap_or(of.assumed()), now),
+            spared: Duration::ZERO,
             stamps: Stamps::default(),
             far: None,
             under_way: VecDeque::new(),
@@ -100,7 +103,7 @@ impl Reflector {
     pub(crate) fn interval(&self) -> Duration {
         let public = self.found.origin == Origin::Public;
         let least = if public { SELDOM } else { Duration::ZERO };
-        least.max(self.limit.interval())
+        least.max(self.limit.interval()).max(self.spared)
     }
 
     /// Its answers are too few to follow a line by.
@@ -148,14 +151,15 @@ impl Reflector {
         self.least().is_some() && self.unanswered < GONE && !self.doubts.last(now)
     }
 
-    /// Probes one that is only kept, once in a while; its answers are taken in.
-    pub(crate) fn keep_warm(&mut self, now: Duration, idle: bool) -> Result<(), Error> {
-        if idle && now.saturating_sub(self.asked) >= STRETCH {
+    /// Probes one that is only kept, once in a while; its answers are taken in. Whether one was sent.
+    pub(crate) fn keep_warm(&mut self, now: Duration, idle: bool) -> Result<bool, Error> {
+        let due = idle && now.saturating_sub(self.asked) >= STRETCH.max(self.spared);
+        if due {
             self.asked = now;
             let _ = self.pinger.send(SIZE)?;
         }
         if self.pinger.open_probes() == 0 {
-            return Ok(());
+            return Ok(due);
         }
         for _ in 0..LOOKS {
             self.pinger.wait(Some(now))?;
@@ -173,7 +177,7 @@ impl Reflector {
                 None => self.unanswered = self.unanswered.saturating_add(1),
             }
         }
-        Ok(())
+        Ok(due)
     }
 
     /// What its sockets have taken in, over a line whose delay wanders by so much, s.

@@ -136,15 +136,23 @@ impl Choice {
         self.used().is_some_and(suspicious)
     }
 
-    /// Probes those that are not used, once in a while.
-    pub(crate) fn keep_warm(&mut self, view: &View, now: Duration) -> Result<(), Error> {
+    /// None is probed more often than this.
+    pub(crate) fn spare(&mut self, interval: Duration) {
+        for reflector in &mut self.all {
+            reflector.spared = interval;
+        }
+    }
+
+    /// Probes those that are not used, once in a while. How many probes that took.
+    pub(crate) fn keep_warm(&mut self, view: &View, now: Duration) -> Result<u64, Error> {
         let idle = load(view) < IDLE;
+        let mut sent = 0;
         for (at, reflector) in self.all.iter_mut().enumerate() {
             if Some(at) != self.used && reflector.found.origin != Origin::Public {
-                reflector.keep_warm(now, idle)?;
+                sent += u64::from(reflector.keep_warm(now, idle)?);
             }
         }
-        Ok(())
+        Ok(sent)
     }
 
     /// Whether round trips of connections are wanted now; says yes once.

@@ -17,6 +17,7 @@ use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
 use crate::asked::Reflector;
+use crate::budget::{Purse, SEARCH};
 use crate::candidates::{Candidate, candidates};
 use crate::choice::{self, Choice};
 use crate::error::Error;
@@ -66,6 +67,11 @@ pub struct Daemon {
     no_signal: bool,
     /// When it was seen last that everything is still there.
     examined: Duration,
+    /// What may be spent for probing, if that is bounded; and how often may be probed for it.
+    pub(crate) purse: Option<Purse>,
+    spared: Duration,
+    /// It could not be written down, which was told.
+    unwritten: bool,
 }
 
 impl Daemon {
@@ -100,6 +106,9 @@ impl Daemon {
             silent: false,
             no_signal: false,
             examined: clock::monotonic(),
+            purse: None,
+            spared: Duration::ZERO,
+            unwritten: false,
         })
     }
 
@@ -112,6 +121,7 @@ impl Daemon {
             up,
             own_queue: PerDirection::default(),
             passed: self.passed,
+            probing: self.purse.as_ref().map(Purse::spent),
         }
     }
 
@@ -135,7 +145,8 @@ impl Daemon {
     ) -> Result<(), Error> {
         self.act(observer)?;
         let others = flags[1];
-        let mut search = Some(self.seek(scope, flags));
+        self.spare(observer);
+        let mut search = self.may_seek().then(|| self.seek(scope, flags));
         let mut next_probe = clock::monotonic();
         let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
@@ -148,7 +159,10 @@ impl Daemon {
                     if !reflector.is_seldom() {
                         self.controller.probed(now);
                     }
-                    reflector.ask(now)?;
+                    if self.purse.as_ref().is_none_or(|p| p.allows(1)) {
+                        reflector.ask(now)?;
+                        self.purse.iter_mut().for_each(|p| p.spend(1));
+                    }
                 }
                 self.watch(now)?;
                 next_probe = now + self.pace;
@@ -163,6 +177,7 @@ impl Daemon {
             }
             if now >= next_look {
                 self.tend(observer)?;
+                self.spare(observer);
                 if search.is_none() || !others.load(Ordering::Relaxed) {
                     self.judge(now, observer)?;
                 }
@@ -173,7 +188,8 @@ impl Daemon {
                 } else {
                     !self.choice.believes_none()
                 };
-                if lost && search.is_none() && now.saturating_sub(self.sought) > SEEK {
+                let due = now.saturating_sub(self.sought) > SEEK.max(self.spared * 20);
+                if lost && search.is_none() && due && self.may_seek() {
                     search = Some(self.seek(scope, flags));
                 }
             }
@@ -263,6 +279,46 @@ impl Daemon {
         found
     }
 
+    /// Whether a search fits into the budget; it counts as made.
+    fn may_seek(&mut self) -> bool {
+        let Some(purse) = &mut self.purse else {
+            return true;
+        };
+        let may = purse.allows(SEARCH);
+        if may {
+            purse.spend(SEARCH);
+        }
+        may
+    }
+
+    /// Probes as often as the budget allows, if there is one.
+    fn spare(&mut self, observer: &mut dyn Observer) {
+        let Some(purse) = &mut self.purse else {
+            return;
+        };
+        let now = clock::monotonic();
+        let interval = purse.interval(now, clock::realtime());
+        self.choice.spare(interval);
+        if let Err(why) = purse.keep(now, false)
+            && !std::mem::replace(&mut self.unwritten, true)
+        {
+            observer.event(Event::Warning(why));
+        }
+        // Only what changes how the line is followed is said.
+        if interval.is_zero() == self.spared.is_zero() {
+            self.spared = interval;
+            return;
+        }
+        self.spared = interval;
+        if let Some(interval) = self.choice.used().map(Reflector::interval) {
+            if self.choice.used().is_some_and(Reflector::is_seldom) {
+                self.listen(now);
+            }
+            self.pace_to(interval, now);
+        }
+        observer.event(Event::Budget { interval });
+    }
+
     /// What was found, if anything.
     fn found(&mut self, found: Option<Found>, now: Duration, observer: &mut dyn Observer) {
         let before = self.choice.used().map(|r| r.found);
@@ -337,7 +393,8 @@ impl Daemon {
     /// Sees whether what is probed can be believed.
     fn judge(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
         let view = self.controller.view(now);
-        self.choice.keep_warm(&view, now)?;
+        let sent = self.choice.keep_warm(&view, now)?;
+        self.purse.iter_mut().for_each(|p| p.spend(sent));
         if self.choice.wants_trips(&view, now) {
             let trips = self.live.rtt_samples(now)?;
             self.choice.note_trips(&trips, &view);

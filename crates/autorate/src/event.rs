@@ -11,6 +11,7 @@ use evenkeel_core::plan::Target;
 use evenkeel_core::units::rounded;
 use evenkeel_core::{PerDirection, Rate};
 
+use crate::budget::Spent;
 use crate::cross_traffic::News;
 use crate::passing::Passed;
 use crate::reflector::{Found, Origin, Probe};
@@ -62,6 +63,11 @@ pub enum Event {
         /// From one answer to the next; nought: as often as it is asked.
         interval: Duration,
     },
+    /// What may be spent for probing is scarce, or not any more.
+    Budget {
+        /// From one probe to the next; nought: as often as is wanted.
+        interval: Duration,
+    },
     /// Its time stamps contradict its round trips, or have agreed with them for long.
     Stamps {
         /// Who.
@@ -107,6 +113,8 @@ pub struct Snapshot {
     pub own_queue: PerDirection<Duration>,
     /// What has passed the device.
     pub passed: PerDirection<Passed>,
+    /// What probing took this month, if there is a budget for it.
+    pub probing: Option<Spent>,
 }
 
 /// Who is told.
@@ -165,6 +173,14 @@ impl fmt::Display for Event {
                 f,
                 "{address} answers only some of many probes: it is asked no more than {:.1} times a second",
                 1.0 / interval.as_secs_f64()
+            ),
+            Event::Budget { interval } if interval.is_zero() => {
+                f.write_str("the budget for probing allows as many probes as are wanted again")
+            }
+            Event::Budget { interval } => write!(
+                f,
+                "the budget for probing is scarce: no more than a probe each {}; connections that pass are watched",
+                humantime::format_duration(Duration::from_secs(interval.as_secs().max(1)))
             ),
             Event::Stamps {
                 address,

@@ -7,6 +7,7 @@
 
 mod answer_limit;
 mod asked;
+mod budget;
 mod candidates;
 mod choice;
 mod cross_traffic;
@@ -28,6 +29,7 @@ mod said;
 mod stamps;
 mod trust;
 
+pub use budget::{Budget, Spent};
 pub use cross_traffic::News;
 pub use daemon::Daemon;
 pub use error::Error;

@@ -19,6 +19,7 @@ use evenkeel_kernel::StateDir;
 use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
 
+use crate::budget::Spent;
 use crate::cross_traffic::{CrossTraffic, News};
 use crate::error::Error;
 use crate::event::{Event, Snapshot};
@@ -58,6 +59,9 @@ pub struct Model {
     /// Since when somebody else loads the line, if somebody does.
     #[serde(rename = "others_since_s")]
     cross_traffic_since_s: Option<f64>,
+    /// What probing took this month, if there is a budget for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    probing: Option<Spent>,
     /// The price by day.
     days: Days,
     /// The framing that `evenkeel line` measured.
@@ -190,6 +194,7 @@ impl Keeper {
             mode,
             gone_since_s: None,
             reflector: None,
+            probing: None,
             base_ms: None,
             rise_ms: 0.0,
             down: way(0),
@@ -244,6 +249,7 @@ impl Keeper {
             | Event::Damaged(_)
             | Event::CrossTraffic(_)
             | Event::Limited { .. }
+            | Event::Budget { .. }
             | Event::Stamps { .. } => {}
             Event::Warning(_) | Event::Reserve(_) => return,
         }
@@ -271,6 +277,7 @@ impl Keeper {
         self.looked = now;
         self.model.base_ms = look.view.base_ms;
         self.model.rise_ms = look.view.rise_ms;
+        self.model.probing = look.probing;
         let own = look.own_queue.map(|q| q.as_secs_f64() * 1e3);
         self.model.down.own_queue_ms = own.down;
         self.model.up.own_queue_ms = own.up;
@@ -331,8 +338,12 @@ impl Model {
             .reflector
             .map_or("nothing that answers".into(), |n| n.to_string());
         let base = self.base_ms.map_or("not known".into(), milliseconds);
+        let spent = self.probing.map_or(String::new(), |p| {
+            let [spent, of] = [p.bytes, p.of].map(|b| rounded::bytes(b as f64));
+            format!("  probing took {spent} of {of} this month\n")
+        });
         format!(
-            "  run: mode {}, probing {reflector}, base {base}, a queue from {} on\n",
+            "  run: mode {}, probing {reflector}, base {base}, a queue from {} on\n{spent}",
             self.mode,
             milliseconds(self.rise_ms)
         )

@@ -15,6 +15,7 @@ use evenkeel_core::{Line, PerDirection, Rate};
 use evenkeel_kernel::{Request, Session, StateDir};
 use evenkeel_sys::clock;
 
+use crate::budget::{Budget, Purse};
 use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
@@ -39,8 +40,13 @@ pub struct Settings {
     pub bounds: PerDirection<Bounds>,
     /// What is probed, the first that answers; none: what is found.
     pub targets: Vec<Host>,
+    /// How much probing may take in a month; as much as it wants without it.
+    pub budget: Option<Budget>,
     /// Whether what was learned of the line before is the first guess.
     pub use_profile: bool,
+    /// What the line is expected to carry at this time of the week; where that is known it is a better first guess
+    /// than what was learned last.
+    pub expected: PerDirection<Option<Rate>>,
     /// Where what was learned of lines is kept.
     pub profile_dir: PathBuf,
     /// Where records of what was changed are kept.
@@ -105,6 +111,9 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
         request.framing = request.framing.or(profile.known_framing());
     }
     request.framing = request.framing.or(Some(USUAL));
+    if settings.use_profile {
+        guess(&mut bounds, settings.expected.up, settings.expected.down);
+    }
     adopt(&mut bounds, &dir, &request.device);
     let mut books = Books {
         device: &request.device,
@@ -115,6 +124,10 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
         said: Said::default(),
         watcher,
     };
+    let mut purse = settings.budget.map(|budget| {
+        let wall = clock::realtime();
+        Purse::open(&settings.profile_dir, books.device, budget, begun, wall)
+    });
     let mut repairs = Repairs::default();
     loop {
         let request = Request {
@@ -123,7 +136,10 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
             ..request.clone()
         };
         let mut daemon = Daemon::start(&dir, &request, bounds, targets.clone(), &mut books)?;
+        daemon.purse = purse.take();
         let followed = daemon.follow(&order.stop, &mut books);
+        purse = daemon.purse.take();
+        books.spent(purse.as_mut());
         let last = daemon.snapshot();
         let gone = followed.is_err() && daemon.has_gone();
         let damage = (followed.is_err() && !gone)
@@ -233,6 +249,14 @@ impl Observer for Books<'_> {
 }
 
 impl Books<'_> {
+    /// What probing took is written down.
+    fn spent(&mut self, purse: Option<&mut Purse>) {
+        let kept = purse.map(|p| p.keep(clock::monotonic(), true));
+        if let Some(Err(why)) = kept {
+            self.watcher.event(&Event::Warning(why), true);
+        }
+    }
+
     /// The device is followed no more.
     fn close(&mut self, last: &Snapshot) {
         let profile = self.keeper.profile(last);

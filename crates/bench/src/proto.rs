@@ -22,6 +22,8 @@ pub const LONGEST_REQUEST: usize = 4096;
 pub const LONGEST_ANSWER: usize = 64 << 20;
 /// Bytes before a stream's payload.
 pub const STREAM_HEAD: usize = 19;
+/// The number of downloads of which no report is kept; there may be many.
+pub const UNREPORTED: u16 = u16::MAX;
 /// Receivers count bytes in intervals of so many ms.
 pub const BIN_MS: u64 = 20;
 

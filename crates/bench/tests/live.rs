@@ -5,7 +5,7 @@ mod common;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{alone, never, options, sh, skipped, world};
+use common::{alone, counter, eventually, never, options, request, sh, skipped, world};
 use evenkeel_bench::client::{self, Failed, Test};
 use evenkeel_bench::serve::Limits;
 use evenkeel_report::bench as report;
@@ -85,21 +85,7 @@ fn goodput_is_what_was_carried() {
     let _server = w.serve("", Limits::default(), false);
     let mut o = options("[fd23::2]:7000", Test::Download);
     o.streams = Some(1);
-    let carried = || -> u64 {
-        let dev = w
-            .far
-            .run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap())
-            .unwrap();
-        let line = dev.lines().find(|l| l.trim().starts_with("v1:")).unwrap();
-        line.split(':')
-            .nth(1)
-            .unwrap()
-            .split_whitespace()
-            .nth(8)
-            .unwrap()
-            .parse()
-            .unwrap()
-    };
+    let carried = || w.far.run(|| counter("v1", 8)).unwrap();
     let mut at_load = 0;
     let b = w
         .near
@@ -123,6 +109,35 @@ fn goodput_is_what_was_carried() {
     );
 }
 
+/// A page takes as long as the line needs for it, or longer; the call goes both ways.
+#[test]
+fn a_household_is_measured() {
+    let _alone = alone();
+    let Some(w) = world("a_household_is_measured", 20, 8) else {
+        return;
+    };
+    let _server = w.serve("", Limits::default(), false);
+    let mut o = options("10.23.0.2:7000", Test::Household);
+    o.seconds = 10;
+    let b = w.bench(&o).unwrap();
+    assert_eq!(voided(&b), "", "{:?}", b.checks);
+    let marks: Vec<_> = b.streams.iter().map(|s| s.mark.as_str()).collect();
+    assert_eq!(marks, ["BE", "VIDEO", "PAGES"]);
+    let f = figures(&b);
+    let pages = f.pages_ms.unwrap();
+    // 500 kB at 20 Mbit/s.
+    assert!(pages.n >= 2 && pages.min > 190.0, "{pages:?}");
+    let call = f.call.unwrap();
+    assert!(call.rtt_ms.n > 400, "{call:?}");
+    assert!(
+        f.down_mbit.unwrap() > 2.0 && f.up_mbit.unwrap() > 4.0,
+        "{f:?}"
+    );
+    assert!(f.qoo.is_empty());
+    let web = w.bench(&options("http://10.23.0.2:7000/large", Test::Household));
+    assert!(matches!(web, Err(Failed::Usage(_))), "{web:?}");
+}
+
 #[test]
 fn a_token_keeps_strangers_out_and_limits_are_told_before() {
     let Some(w) = world(
@@ -137,11 +152,7 @@ fn a_token_keeps_strangers_out_and_limits_are_told_before() {
         ..Limits::default()
     };
     let _server = w.serve("hush", limits, false);
-    let run = |o| {
-        w.near
-            .run(move || client::run(&o, &never(), &mut |_| {}))
-            .unwrap()
-    };
+    let run = |o| w.bench(&o);
     let o = options("10.23.0.2:7000", Test::Idle);
     let refused = run(o.clone()).unwrap_err();
     assert!(refused.to_string().contains("token"), "{refused}");
@@ -170,11 +181,7 @@ fn servers_of_the_draft_and_urls() {
         return;
     };
     let _server = w.serve("", Limits::default(), true);
-    let run = |o| {
-        w.near
-            .run(move || client::run(&o, &never(), &mut |_| {}))
-            .unwrap()
-    };
+    let run = |o| w.bench(&o);
     // Unencrypted, HTTP/2 by one that knows.
     let mut o = options("10.23.0.2:7000", Test::Rpm);
     o.seconds = 6;
@@ -251,23 +258,11 @@ fn iperf3_is_a_far_end() {
                 .unwrap()
         })
         .unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
-    let listens = || {
-        w.near
-            .run(|| std::net::TcpStream::connect("10.23.0.2:5201").is_ok())
-            .unwrap()
-    };
+    let connects = || std::net::TcpStream::connect("10.23.0.2:5201").is_ok();
     // A connection that says nothing is a test to iperf3: it is given up at once.
-    while !listens() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    assert!(eventually(|| w.near.run(connects).unwrap()));
     std::thread::sleep(Duration::from_millis(300));
-    let run = |test| {
-        let o = options("iperf3://10.23.0.2", test);
-        w.near
-            .run(move || client::run(&o, &never(), &mut |_| {}))
-            .unwrap()
-    };
+    let run = |test| w.bench(&options("iperf3://10.23.0.2", test));
     let results = [Test::Download, Test::Upload, Test::RrulBe].map(run);
     let _ = server.kill();
     let _ = server.wait();
@@ -299,39 +294,9 @@ fn interrupted() {
     let _server = w.serve("", Limits::default(), false);
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run.json");
-    let mut bench = w
-        .near
-        .run(|| {
-            Command::new(env!("CARGO_BIN_EXE_evenkeel-bench"))
-                .args([
-                    "bench",
-                    "--to",
-                    "10.23.0.2:7000",
-                    "--seconds",
-                    "60",
-                    "--out",
-                ])
-                .arg(&out)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap()
-        })
-        .unwrap();
+    let mut bench = w.program(&["--seconds", "60", "--out"], &out);
     // Until something has been loaded: 5 s of idle line, and a look at its rate before.
-    let sent = || -> u64 {
-        let dev = w
-            .near
-            .run(|| std::fs::read_to_string("/proc/thread-self/net/dev").unwrap());
-        let dev = dev.unwrap();
-        let line = dev.lines().find(|l| l.trim().starts_with("v0:")).unwrap();
-        let words = line.split(':').nth(1).unwrap().split_whitespace();
-        words.clone().next().unwrap().parse().unwrap()
-    };
-    let until = Instant::now() + Duration::from_secs(60);
-    while sent() < 8_000_000 && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually(|| w.near.run(|| counter("v0", 0)).unwrap() >= 8_000_000);
     let pid = nix::unistd::Pid::from_raw(bench.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let began = Instant::now();
@@ -341,23 +306,6 @@ fn interrupted() {
     assert!(b.interrupted);
     assert!(status.success() || !b.void().is_empty(), "{status}");
     assert!(figures(&b).down_mbit.unwrap() > 5.0);
-}
-
-/// 20 and 10 Mbit/s.
-fn request() -> evenkeel_kernel::Request {
-    evenkeel_kernel::Request {
-        device: "v0".into(),
-        down: evenkeel_core::Rate::from_kbit(20_000),
-        up: evenkeel_core::Rate::from_kbit(10_000),
-        framing: None,
-        choice: evenkeel_core::plan::Choice::Auto,
-        ingress: evenkeel_core::plan::Ingress::Auto,
-        mode: evenkeel_core::plan::Mode::Ping,
-        windows: true,
-        mss: evenkeel_core::segments::Mss::Auto,
-        replace: false,
-        rules: Vec::new(),
-    }
 }
 
 /// Whatever takes the shaping away brings it back, `kill -9` included.
@@ -390,31 +338,10 @@ fn a_comparison_that_is_killed_brings_the_shaping_back() {
         })
         .unwrap();
     let before = shaped().unwrap();
-    let mut bench = w
-        .near
-        .run(|| {
-            Command::new(env!("CARGO_BIN_EXE_evenkeel-bench"))
-                .args([
-                    "bench",
-                    "--to",
-                    "10.23.0.2:7000",
-                    "--quick",
-                    "--compare",
-                    "v0",
-                    "--state-dir",
-                ])
-                .arg(dir.path())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap()
-        })
-        .unwrap();
+    let words = ["--quick", "--compare", "v0", "--state-dir"];
+    let mut bench = w.program(&words, dir.path());
     let wait = |there: bool| {
-        let until = Instant::now() + Duration::from_secs(30);
-        while shaped().is_some_and(|s| s.complete) != there && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually(|| shaped().is_some_and(|s| s.complete) == there);
         shaped()
     };
     let without = wait(false);
@@ -447,11 +374,7 @@ fn flent_opens_what_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let mut o = options("10.23.0.2:7000", Test::Rrul);
     o.label = "one".into();
-    let b = w
-        .near
-        .run(|| client::run(&o, &never(), &mut |_| {}))
-        .unwrap()
-        .unwrap();
+    let b = w.bench(&o).unwrap();
     let file = dir.path().join("one.flent.gz");
     let named = report::named(vec![b.clone()]);
     report::write(&named, &file).unwrap();

@@ -26,11 +26,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
     request: &Request,
     otherwise: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let changes = matches!(
-        request,
-        Request::Clear { .. } | Request::Set { .. } | Request::Reload { .. }
-    );
-    let patience = if changes { LONG } else { PATIENCE };
+    let patience = if request.is_order() { LONG } else { PATIENCE };
     match evenkeel_socket::ask(&dir.socket_file(), request, patience) {
         // An answer of another version's is as good as none.
         Ok(answer) => serde_json::from_value(answer).or_else(|_| otherwise()),

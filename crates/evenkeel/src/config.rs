@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-use evenkeel_autorate::Host;
+use evenkeel_autorate::{Budget, Host};
 use evenkeel_core::plan::Mode;
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::{Framing, PerDirection, Rate};
@@ -36,6 +36,7 @@ struct Form {
     max: Option<[Spanned<String>; 2]>,
     #[serde(default)]
     targets: Vec<Spanned<String>>,
+    probe_budget: Option<Spanned<String>>,
     #[serde(default)]
     keep: bool,
     http: Option<Spanned<String>>,
@@ -67,6 +68,7 @@ struct LineForm {
     max: Option<[Spanned<String>; 2]>,
     #[serde(default)]
     targets: Vec<Spanned<String>>,
+    probe_budget: Option<Spanned<String>>,
 }
 
 /// What is said of a line.
@@ -79,6 +81,8 @@ pub(crate) struct LineConfig {
     pub(crate) max: Option<PerDirection<Rate>>,
     /// What `run` probes, the first that answers.
     pub(crate) targets: Vec<Host>,
+    /// How much its probes may take in a month.
+    pub(crate) budget: Option<Budget>,
 }
 
 /// Who may read pages.
@@ -155,6 +159,7 @@ impl Config {
             min: all.rates("min", form.min.as_ref())?,
             max: all.rates("max", form.max.as_ref())?,
             targets: all.list("target", &form.targets)?,
+            budget: all.one("probe_budget", form.probe_budget.as_ref())?,
         };
         let mut devices = match form.device {
             None => Vec::new(),
@@ -214,6 +219,9 @@ impl Text<'_> {
             framing: self.one("framing", own.framing.as_ref())?.or(usual.framing),
             min: self.rates("min", own.min.as_ref())?.or(usual.min),
             max: self.rates("max", own.max.as_ref())?.or(usual.max),
+            budget: self
+                .one("probe_budget", own.probe_budget.as_ref())?
+                .or(usual.budget),
             targets: if targets.is_empty() {
                 usual.targets.clone()
             } else {

@@ -284,6 +284,9 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
         if let Health::Broken(why) = &s.health {
             let _ = writeln!(text, "  {}: {why}", ink(Ink::Red, "NOT WORKING"));
         }
+        for what in &s.bypasses {
+            let _ = writeln!(text, "  {}: {what}", ink(Ink::Red, "warning"));
+        }
         if let Some(aim) = s.windows {
             let _ = writeln!(
                 text,

@@ -8,8 +8,10 @@
 
 mod answers;
 mod daemon;
+mod expectation;
 mod line;
 mod pages;
+mod pauses;
 mod settings;
 mod watcher;
 

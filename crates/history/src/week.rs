@@ -108,11 +108,13 @@ impl Week {
         Some(week)
     }
 
-    /// What is usual at this time (seconds since 1970), if that hour is known.
+    /// What is usual at this time (seconds since 1970), if that hour is known: that of the week once three weeks are, and
+    /// until then that of any day.
     pub fn usual(&self, at: u64, offset: i64) -> Option<Hour> {
         let hour = (at.saturating_add_signed(offset) / 3600 + 72) % 168;
         let known = |h: &&Hour| h.down_kbit > 0 || h.up_kbit > 0;
         let of_week = self.hours.get(hour as usize).filter(known);
+        let of_week = of_week.filter(|h| usize::from(h.days) >= DAYS);
         of_week
             .or_else(|| self.day.get(hour as usize % 24).filter(known))
             .copied()

@@ -5,6 +5,7 @@
 //! told; if a step fails, what was done is undone. Non-goals: deciding (crate `evenkeel-core`)
 //! and bytes (crate `evenkeel-wire`).
 
+mod bypass;
 mod error;
 mod lease;
 mod live;

@@ -16,7 +16,7 @@ use evenkeel_datapath::values::Rule;
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::link::{Hardware, LinkInfo};
 
-use crate::{Error, Session, Shortened, State, StateDir, capabilities, programs};
+use crate::{Error, Session, Shortened, State, StateDir, bypass, capabilities, programs};
 
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -392,6 +392,11 @@ impl Job<'_> {
         let mut warnings = warnings(request);
         if !plan.programs && !request.rules.is_empty() {
             warnings.push("this kernel does not take eBPF programs: --rule has no effect".into());
+        }
+        // Whoever changes rates in place has been told.
+        if !in_place {
+            let found = Session::open().and_then(|mut s| bypass::bypasses(&mut s, &request.device));
+            warnings.extend(found.unwrap_or_default());
         }
         let shaped = Shaped {
             state: self.state(true, made_clsact),

@@ -16,7 +16,7 @@ use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, PassiveStatistics, Session, State, StateDir, passive, programs};
+use crate::{Error, PassiveStatistics, Session, State, StateDir, bypass, passive, programs};
 
 /// One device that evenkeel shapes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub struct Status {
     /// What was done to arrivals, if they are policed rather than shaped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policed: Option<Policing>,
+    /// What makes shaping a lie, in sentences; some of it is seen with rights only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bypasses: Vec<String>,
     /// From us.
     pub up: DirectionStatus,
     /// Towards us.
@@ -182,16 +185,8 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
         let maps = program.and_then(|id| Maps::of_program(id).ok());
         let seen = maps.as_ref().map(passive::statistics).transpose()?;
         let up = direction(&mut session, &name, state.up, state.framing, EGRESS)?;
-        let (down, policed) = match &state.policer {
-            None => {
-                let ifb = direction(&mut session, &state.ifb, state.down, state.framing, INGRESS)?;
-                (ifb, None)
-            }
-            Some(policer) => {
-                let known = maps.as_ref().zip(seen.as_ref());
-                arrivals(&name, policer, program.is_some(), known)?
-            }
-        };
+        let known = maps.as_ref().zip(seen.as_ref());
+        let (down, policed) = towards(&mut session, &state, program.is_some(), known)?;
         let same = link.as_ref().is_some_and(|l| l.index == state.ifindex);
         let diverted = match &link {
             Some(l) => session
@@ -215,6 +210,10 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             let mtu = link.as_ref()?.mtu;
             Shortened::new(longest, rate, state.framing, mtu)
         };
+        let bypasses = match &link {
+            Some(_) => bypass::bypasses(&mut session, &name)?,
+            None => Vec::new(),
+        };
         all.push(Status {
             health: trouble.map_or(Health::Working, |t| {
                 Health::Broken(format!(
@@ -234,11 +233,28 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             without_programs: state.without_programs,
             seen,
             policed,
+            bypasses,
             up,
             down,
         });
     }
     Ok(all)
+}
+
+/// Arrivals: on the IFB, or what the policer did.
+fn towards(
+    session: &mut Session,
+    state: &State,
+    has_program: bool,
+    known: Option<(&Maps, &PassiveStatistics)>,
+) -> Result<(DirectionStatus, Option<Policing>), Error> {
+    match &state.policer {
+        None => {
+            let ifb = direction(session, &state.ifb, state.down, state.framing, INGRESS)?;
+            Ok((ifb, None))
+        }
+        Some(policer) => arrivals(&state.device, policer, has_program, known),
+    }
 }
 
 /// What of a device's shaping is still there.

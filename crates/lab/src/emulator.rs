@@ -97,6 +97,22 @@ pub struct EmulatorReport {
     pub up: PipeStats,
 }
 
+/// A packet that the line carries: what is known of it when it has come.
+#[derive(Debug, Clone, Copy)]
+pub struct Carried<'a> {
+    /// From the customer.
+    pub up: bool,
+    /// When it came, steady clock.
+    pub came: Duration,
+    /// When it arrives at the other end.
+    pub arrives: Duration,
+    /// The IP packet.
+    pub ip: &'a [u8],
+}
+
+/// Is told of each packet that the line carries, in the order in which they come.
+pub type Watcher = Box<dyn FnMut(Carried<'_>) + Send>;
+
 /// A running line. It stops when dropped.
 #[derive(Debug)]
 pub struct Emulator {
@@ -109,8 +125,18 @@ pub struct Emulator {
 impl Emulator {
     /// Starts to carry packets.
     pub fn start(ends: Ends, config: LineConfig) -> Result<Self, Error> {
+        Self::watched(ends, config, None)
+    }
+
+    /// The same with somebody who is told of each packet.
+    pub fn watched(
+        ends: Ends,
+        config: LineConfig,
+        watcher: Option<Watcher>,
+    ) -> Result<Self, Error> {
         let (stop, mark) = (Arc::new(Waker::new()?), Arc::new(Waker::new()?));
         let mut line = Line::new(ends, config, Arc::clone(&stop), Arc::clone(&mark))?;
+        line.watcher = watcher;
         let rates = line.rates.clone();
         let thread = std::thread::Builder::new()
             .name("line".into())
@@ -213,6 +239,7 @@ struct Line {
     wakes: u64,
     lag: Lag,
     refused: u64,
+    watcher: Option<Watcher>,
     poller: Poller,
     timer: Timer,
     mark: Arc<Waker>,
@@ -254,6 +281,7 @@ impl Line {
             wakes: 0,
             lag: Lag::new(),
             refused: 0,
+            watcher: None,
             poller,
             timer,
             mark,
@@ -390,6 +418,14 @@ impl Line {
                     .iter()
                     .find(|b| b.0 == to)
                     .map_or(Duration::ZERO, |b| b.1);
+            }
+            if let Some(watcher) = &mut self.watcher {
+                watcher(Carried {
+                    up,
+                    came,
+                    arrives: at,
+                    ip,
+                });
             }
             self.order += 1;
             self.under_way.push(Reverse(Departure {

@@ -8,6 +8,7 @@
 //! published. Non-goals: reports (crate `evenkeel-report`), the command line (the binary here).
 
 pub mod addresses;
+pub mod bench;
 pub mod capture;
 pub mod conditions;
 pub mod emulator;

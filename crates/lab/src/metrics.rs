@@ -177,6 +177,8 @@ mod tests {
             sent: ms(sent),
             rtt: rtt.map(ms),
             held: None,
+            own: None,
+            there: None,
         };
         let samples = [
             sample(9, Some(1)),

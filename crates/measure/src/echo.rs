@@ -1,7 +1,8 @@
 //! Answers UDP probes, with the time stamps that take its own slowness out of the round trip.
 //!
-//! Principles: stateless; answers are as long as questions; what is not a probe gets no answer.
-//! Non-goals: authentication, ICMP (the kernel answers that).
+//! Principles: answers are as long as questions, so a forged sender gains nothing; what is not a
+//! probe gets no answer, nor what the one who started it does not admit.
+//! Non-goals: whom to answer, ICMP (the kernel answers that).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,9 +21,17 @@ pub struct Echo {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Whether a probe is answered; the second is its length, bytes.
+pub type Admits = Box<dyn FnMut(&Probe, usize) -> bool + Send>;
+
 impl Echo {
-    /// Answers on `local`, which is in the calling thread's network namespace.
+    /// Answers everybody on `local`, which is in the calling thread's network namespace.
     pub fn start(local: SocketAddr) -> Result<Self, Error> {
+        Self::start_with(local, Box::new(|_, _| true))
+    }
+
+    /// Answers what `admits` lets through.
+    pub fn start_with(local: SocketAddr, admits: Admits) -> Result<Self, Error> {
         let socket = StampedSocket::udp(local)?;
         let stop = Arc::new(Waker::new()?);
         let poller = Poller::new()?;
@@ -33,7 +42,7 @@ impl Echo {
             .spawn(move || {
                 // Without it the answers only leave later, which the stamps take out again.
                 let _ = sched::realtime_thread(20);
-                serve(&socket, &poller);
+                serve(&socket, &poller, admits);
             })
             .map_err(|e| Error::io("start the echo thread", &e))?;
         Ok(Echo {
@@ -52,7 +61,7 @@ impl Drop for Echo {
     }
 }
 
-fn serve(socket: &StampedSocket, poller: &Poller) {
+fn serve(socket: &StampedSocket, poller: &Poller, mut admits: Admits) {
     let mut ready = Vec::new();
     let mut buffer = vec![0; 65_536];
     loop {
@@ -66,6 +75,9 @@ fn serve(socket: &StampedSocket, poller: &Poller) {
             let (Some(from), Some(mut probe)) = (r.from, Probe::parse(answer)) else {
                 continue;
             };
+            if !admits(&probe, r.len) {
+                continue;
+            }
             probe.server_rx = r.at.unwrap_or_else(clock::realtime);
             probe.server_tx = clock::realtime();
             probe.emit_into(answer);

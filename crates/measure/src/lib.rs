@@ -11,6 +11,7 @@ pub mod load;
 pub mod packet;
 pub mod ping;
 pub mod probe;
+pub mod prober;
 pub mod quic;
 pub mod web;
 

@@ -30,6 +30,16 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// A question.
+    pub const fn asking(session: u32, seq: u32) -> Self {
+        Probe {
+            session,
+            seq,
+            server_rx: Duration::ZERO,
+            server_tx: Duration::ZERO,
+        }
+    }
+
     /// As bytes.
     pub fn emit(&self) -> [u8; LEN] {
         let mut b = [0; LEN];

@@ -64,6 +64,24 @@ pub enum Request {
         #[serde(default)]
         token: Option<String>,
     },
+    /// To let go of a device for a while: it is as it was before until the lease ends. Asked again it is prolonged.
+    Pause {
+        /// Which.
+        device: String,
+        /// The lease.
+        seconds: u16,
+        /// Needed from a page's server.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// To follow a device again before its lease ends.
+    Resume {
+        /// Which.
+        device: String,
+        /// Needed from a page's server.
+        #[serde(default)]
+        token: Option<String>,
+    },
     /// To read the file with the settings again.
     Reload {
         /// Needed from a page's server.
@@ -78,11 +96,28 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether it changes something, which takes longer than to read it.
+    pub fn is_order(&self) -> bool {
+        match self {
+            Request::Clear { .. }
+            | Request::Set { .. }
+            | Request::Pause { .. }
+            | Request::Resume { .. }
+            | Request::Reload { .. } => true,
+            Request::Status { .. }
+            | Request::Flows { .. }
+            | Request::History { .. }
+            | Request::Check { .. } => false,
+        }
+    }
+
     /// The token that it brings.
     pub fn token(&self) -> Option<&str> {
         match self {
             Request::Clear { token, .. }
             | Request::Set { token, .. }
+            | Request::Pause { token, .. }
+            | Request::Resume { token, .. }
             | Request::Reload { token } => token.as_deref(),
             Request::Check { token } => Some(token),
             Request::Status { .. } | Request::Flows { .. } | Request::History { .. } => None,

@@ -81,6 +81,58 @@ pub fn offload(device: &str, offload: Offload) -> Result<bool, Error> {
         .context(|| format!("ask for {offload:?} of {device}"))
 }
 
+/// Whether a feature of `device` is on, by the name that ethtool(8) has for it; `None` if this kernel or this device has
+/// no such feature.
+pub fn feature(device: &str, name: &str) -> Result<Option<bool>, Error> {
+    /// Of linux/ethtool.h.
+    const GSTRINGS: u32 = 0x1b;
+    const GSSET_INFO: u32 = 0x37;
+    const GFEATURES: u32 = 0x3a;
+    const FEATURES: u32 = 4;
+    const NAME: usize = 32;
+    let asked = || format!("ask for {name} of {device}");
+    // `ethtool_sset_info`: command, reserved, mask of sets (u64), a count for each.
+    let mut info = vec![GSSET_INFO, 0, 0, 0, 0];
+    info[2..4].copy_from_slice(&halves(1 << FEATURES));
+    let info = ethtool_words(device, info).context(asked)?;
+    let count = info[4] as usize;
+    // `ethtool_gstrings`: command, set, length, names of 32 bytes.
+    let mut names = vec![GSTRINGS, FEATURES, count as u32];
+    names.resize(3 + count * NAME / 4, 0);
+    let names = ethtool_words(device, names).context(asked)?;
+    let bytes: Vec<u8> = names[3..].iter().flat_map(|w| w.to_ne_bytes()).collect();
+    let is = |n: &[u8]| n.split(|b| *b == 0).next() == Some(name.as_bytes());
+    let Some(at) = bytes.chunks(NAME).position(is) else {
+        return Ok(None);
+    };
+    // `ethtool_gfeatures`: command, blocks; a block of 32 features: available, requested, active, never changed.
+    let blocks = count.div_ceil(32);
+    let mut active = vec![GFEATURES, blocks as u32];
+    active.resize(2 + blocks * 4, 0);
+    let active = ethtool_words(device, active).context(asked)?;
+    Ok(Some(active[2 + at / 32 * 4 + 2] >> (at % 32) & 1 != 0))
+}
+
+/// A number of 64 bits as two words in the order of memory.
+fn halves(n: u64) -> [u32; 2] {
+    let b = n.to_ne_bytes();
+    [
+        u32::from_ne_bytes([b[0], b[1], b[2], b[3]]),
+        u32::from_ne_bytes([b[4], b[5], b[6], b[7]]),
+    ]
+}
+
+/// Hands a structure of words to ethtool's call, which answers in its place.
+fn ethtool_words(device: &str, mut words: Vec<u32>) -> Result<Vec<u32>, Errno> {
+    let fd = control_socket()?;
+    let mut request = Ifreq::named(device)?;
+    request.0.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: SIOCETHTOOL reads the `ifreq` and reads and writes the structure behind it, as many entries as its own
+    // head says, for which the callers have made room; both live until the call returns and no pointer is kept.
+    let answer = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL as _, request.as_mut_ptr()) };
+    Errno::result(answer).map(|_| words)
+}
+
 /// Switches `device` of the calling thread's namespace on.
 pub fn set_up(device: &str) -> Result<(), Error> {
     set_flags(device, libc::IFF_UP as i16).context(|| format!("switch {device} on"))
@@ -119,4 +171,22 @@ fn ethtool(device: &str, cmd: u32, data: u32) -> Result<u32, Errno> {
     // both live until the call returns and no pointer is kept.
     let answer = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCETHTOOL as _, request.as_mut_ptr()) };
     Errno::result(answer).map(|_| value.data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_have_names() {
+        // The loopback device is one that returns what is sent, and has no hardware.
+        for (name, on) in [
+            ("loopback", Some(true)),
+            ("hw-tc-offload", Some(false)),
+            ("no such feature", None),
+        ] {
+            assert_eq!(feature("lo", name).unwrap(), on, "{name}");
+        }
+        assert!(feature("there is none", "loopback").is_err());
+    }
 }

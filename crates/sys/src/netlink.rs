@@ -1,4 +1,4 @@
-//! A route netlink socket: requests with their acknowledgements, and dumps.
+//! A netlink socket: requests with their acknowledgements, and dumps.
 //!
 //! Principles: an answer belongs to what was asked last or is thrown away; the kernel's words
 //! (extended ACK) are part of every error; an answer that does not come is an error, not a hang;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use evenkeel_wire::message::{self, Acknowledgement, Message, messages};
 use netlink_sys::SocketAddr;
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
@@ -47,8 +47,17 @@ pub struct Socket {
 impl Socket {
     /// Opens one in the calling thread's network namespace.
     pub fn open_route() -> Result<Self, Error> {
-        let what = || "open a route netlink socket".to_owned();
-        let mut socket = netlink_sys::Socket::new(NETLINK_ROUTE).context(what)?;
+        Self::open(NETLINK_ROUTE, "route")
+    }
+
+    /// The same for netfilter's questions (nftables), which only `CAP_NET_ADMIN` may ask.
+    pub fn open_netfilter() -> Result<Self, Error> {
+        Self::open(NETLINK_NETFILTER, "netfilter")
+    }
+
+    fn open(protocol: isize, name: &str) -> Result<Self, Error> {
+        let what = || format!("open a {name} netlink socket");
+        let mut socket = netlink_sys::Socket::new(protocol).context(what)?;
         // Refused on very old kernels only, where errors then have no words.
         let _ = socket.set_ext_ack(true);
         let _ = socket.set_cap_ack(true);

@@ -86,12 +86,7 @@ impl Tcp {
 
     /// Closing resets the connection at once, so that nothing of it stays on the line.
     pub fn reset_on_close(&self) {
-        let now = libc::linger {
-            l_onoff: 1,
-            l_linger: 0,
-        };
-        // Refused: the connection closes the polite way, only later.
-        let _ = setsockopt(&self.0, sockopt::Linger, &now);
+        reset_on_close(self);
     }
 
     /// Hands `data` to the kernel.
@@ -109,22 +104,7 @@ impl Tcp {
 
     /// Takes up to `limit` received bytes without copying them (`MSG_TRUNC`, tcp(7)).
     pub fn discard(&self, limit: usize) -> Io {
-        // SAFETY: with MSG_TRUNC a TCP socket drops the data and writes nothing to the buffer,
-        // which may therefore be null.
-        let n = unsafe {
-            libc::recv(
-                self.0.as_raw_fd(),
-                std::ptr::null_mut(),
-                limit,
-                libc::MSG_TRUNC | libc::MSG_DONTWAIT,
-            )
-        };
-        match Errno::result(n) {
-            Ok(0) => Io::Closed,
-            Ok(n) => Io::Moved(n as usize),
-            Err(Errno::EAGAIN | Errno::EINTR | Errno::ENOTCONN) => Io::Later,
-            Err(_) => Io::Closed,
-        }
+        discard(self, limit)
     }
 
     /// Bytes handed over that the other side has not acknowledged (`SIOCOUTQ`, tcp(7)).
@@ -140,9 +120,7 @@ impl Tcp {
 
     /// Segments sent again since the connection began (`tcpi_total_retrans`).
     pub fn retransmits(&self) -> u64 {
-        /// Offset in `struct tcp_info` of linux/tcp.h; the struct only grows at its end.
-        const TOTAL_RETRANS: usize = 100;
-        tcp_info(&self.0).map_or(0, |info| info.word(TOTAL_RETRANS).into())
+        info(self).map_or(0, |i| i.retransmits)
     }
 
     /// Why the connection failed, if it did.

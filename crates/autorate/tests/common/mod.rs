@@ -54,6 +54,8 @@ impl Running {
             request: request(device, Mode::Ping),
             bounds: PerDirection::of(|_| Bounds::default()),
             targets: Vec::new(),
+            budget: None,
+            expected: PerDirection::default(),
             use_profile: false,
             profile_dir: dir.join("lines"),
             state: StateDir::new(dir.join("run")),

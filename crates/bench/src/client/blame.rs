@@ -101,12 +101,7 @@ impl Watch {
                     let Some(hop) = hop.filter(|_| !stopped.load(Ordering::Relaxed)) else {
                         continue;
                     };
-                    let kind = Kind {
-                        icmp: true,
-                        tos: 0,
-                        mark: "BE",
-                        interval: INTERVAL,
-                    };
+                    let kind = Kind::echo(INTERVAL);
                     let session = zero.as_nanos() as u32 ^ u32::from(is_near);
                     if let Ok(p) = Prober::start(SocketAddr::new(hop, 0), session, &[kind], zero) {
                         theirs

@@ -301,17 +301,12 @@ mod tests {
                 0
             }
         });
+        let phases = Phases {
+            load: 5.0,
+            tail: 15.0,
+            end: 20.0,
+        };
         Bench {
-            phases: Phases {
-                load: 5.0,
-                tail: 15.0,
-                end: 20.0,
-            },
-            probes: vec![Probes {
-                kind: "UDP".into(),
-                mark: "BE".into(),
-                probes: probes.collect(),
-            }],
             streams: vec![Stream {
                 way: Way::Down,
                 mark: "BE".into(),
@@ -320,7 +315,7 @@ mod tests {
                 retransmits: None,
                 rtt_ms: Vec::new(),
             }],
-            ..Bench::default()
+            ..Bench::of(phases, Probes::new("UDP", "BE", probes.collect()))
         }
     }
 

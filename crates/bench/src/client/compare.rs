@@ -2,12 +2,14 @@
 //!
 //! Principles: A B A B ..., so that a line that drifts spoils neither; the shaping is taken away by
 //! `clear` and brought back by `shape` from its own record; a process of its own waits to bring it back
-//! if this one is killed, and hears no signal of the terminal's. Non-goals: devices that `evenkeel run`
-//! follows (stop it, and shape for the comparison).
+//! if this one is killed, and hears no signal of the terminal's; where `evenkeel run` follows the line it
+//! is asked to pause. Non-goals: measuring.
+
+mod followed;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use evenkeel_core::plan::{Backend, Choice, Ingress, Segments};
@@ -15,6 +17,7 @@ use evenkeel_core::segments::Mss;
 use evenkeel_kernel::{Request, State, StateDir};
 
 use crate::failed::Failed;
+use followed::Followed;
 
 /// What the process that waits is called with.
 pub const RESTORE: &str = "restore-shaping";
@@ -24,11 +27,110 @@ const DONE: u8 = b'd';
 /// Shaping that is taken away and brought back.
 #[derive(Debug)]
 pub struct Shaping {
-    dir: StateDir,
-    path: PathBuf,
-    state: State,
+    of: Of,
     shaped: bool,
+}
+
+/// Who shapes.
+#[derive(Debug)]
+enum Of {
+    /// Nobody watches: it was told once.
+    Told(Box<Told>),
+    /// `evenkeel run`.
+    Run(Followed),
+}
+
+impl Shaping {
+    /// What is in force on `device`, by the records in `dir`.
+    pub fn found(dir: &Path, device: &str) -> Result<Self, Failed> {
+        let states = StateDir::new(dir);
+        // Who follows the device holds its lock; nobody does if this can have it.
+        let of = match states.lock(device) {
+            Ok(lock) => {
+                drop(lock);
+                Of::Told(Box::new(Told::found(&states, dir, device)?))
+            }
+            Err(e) => match Followed::found(&states, device) {
+                Some(followed) => Of::Run(followed),
+                None => return Err(Failed::Work(e.to_string())),
+            },
+        };
+        Ok(Shaping { of, shaped: true })
+    }
+
+    /// Takes it away, or brings it back.
+    pub fn set(&mut self, shaped: bool) -> Result<(), Failed> {
+        if shaped == self.shaped {
+            return Ok(());
+        }
+        match &mut self.of {
+            Of::Told(told) => told.set(shaped)?,
+            Of::Run(followed) => followed.set(shaped)?,
+        }
+        self.shaped = shaped;
+        Ok(())
+    }
+}
+
+impl Drop for Shaping {
+    fn drop(&mut self) {
+        // If this fails whoever waits tries as well: the keeper's process, or the daemon's lease.
+        let back = self.set(true);
+        if let Of::Told(told) = &mut self.of {
+            told.done(back.is_ok());
+        }
+    }
+}
+
+/// Shaping by `evenkeel shape`.
+#[derive(Debug)]
+struct Told {
+    dir: StateDir,
+    state: State,
     keeper: Option<(Child, ChildStdin)>,
+}
+
+impl Told {
+    /// What is in force on `device`, by the records in `dir`. Starts who brings it back.
+    fn found(states: &StateDir, dir: &Path, device: &str) -> Result<Self, Failed> {
+        let state = states
+            .load(device)
+            .map_err(|e| Failed::Work(e.to_string()))?;
+        let state = state.filter(|s| s.complete).ok_or_else(|| {
+            Failed::Usage(format!(
+                "evenkeel does not shape {device}: `evenkeel run {device}`, or `evenkeel shape {device} DOWN UP` first"
+            ))
+        })?;
+        request(&state)?;
+        let keeper = keeper(dir, &state)?;
+        Ok(Told {
+            dir: states.clone(),
+            state,
+            keeper: Some(keeper),
+        })
+    }
+
+    fn set(&self, shaped: bool) -> Result<(), Failed> {
+        let failed = |e: evenkeel_kernel::Error| Failed::Work(e.to_string());
+        if shaped {
+            let wanted = request(&self.state)?;
+            evenkeel_kernel::shape(&self.dir, &wanted).map_err(failed)?;
+        } else {
+            evenkeel_kernel::clear(&self.dir, &self.state.device).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// The keeper has nothing to do any more, if all `is_back`.
+    fn done(&mut self, is_back: bool) {
+        if let Some((mut child, mut pipe)) = self.keeper.take() {
+            if is_back {
+                let _ = pipe.write_all(&[DONE]);
+            }
+            drop(pipe);
+            let _ = child.wait();
+        }
+    }
 }
 
 /// The request that makes what a record says.
@@ -59,76 +161,6 @@ pub fn request(state: &State) -> Result<Request, Failed> {
         rules: rules
             .map_err(|e| Failed::Work(format!("read the rules of {}: {e}", state.device)))?,
     })
-}
-
-impl Shaping {
-    /// What is in force on `device`, by the records in `dir`. Starts who brings it back.
-    pub fn found(dir: &Path, device: &str) -> Result<Self, Failed> {
-        let states = StateDir::new(dir);
-        let state = states
-            .load(device)
-            .map_err(|e| Failed::Work(e.to_string()))?;
-        let state = state.filter(|s| s.complete).ok_or_else(|| {
-            Failed::Usage(format!(
-                "evenkeel does not shape {device}: `evenkeel shape {device} DOWN UP` first"
-            ))
-        })?;
-        // Who follows the device holds its lock; nobody does if this can have it.
-        drop(
-            states
-                .lock(device)
-                .map_err(|e| Failed::Work(format!("{e}; --compare is for `evenkeel shape`")))?,
-        );
-        request(&state)?;
-        let keeper = keeper(dir, &state)?;
-        Ok(Shaping {
-            dir: states,
-            path: dir.to_owned(),
-            state,
-            shaped: true,
-            keeper: Some(keeper),
-        })
-    }
-
-    /// The device.
-    pub fn device(&self) -> &str {
-        &self.state.device
-    }
-
-    /// Where its records are.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Takes it away, or brings it back.
-    pub fn set(&mut self, shaped: bool) -> Result<(), Failed> {
-        if shaped == self.shaped {
-            return Ok(());
-        }
-        if shaped {
-            let wanted = request(&self.state)?;
-            evenkeel_kernel::shape(&self.dir, &wanted).map_err(|e| Failed::Work(e.to_string()))?;
-        } else {
-            evenkeel_kernel::clear(&self.dir, &self.state.device)
-                .map_err(|e| Failed::Work(e.to_string()))?;
-        }
-        self.shaped = shaped;
-        Ok(())
-    }
-}
-
-impl Drop for Shaping {
-    fn drop(&mut self) {
-        // If this fails the process that waits tries as well.
-        let back = self.set(true);
-        if let Some((mut child, mut pipe)) = self.keeper.take() {
-            if back.is_ok() {
-                let _ = pipe.write_all(&[DONE]);
-            }
-            drop(pipe);
-            let _ = child.wait();
-        }
-    }
 }
 
 /// Starts the process that waits: it has a pipe from us, whose end it sees whatever becomes of us.

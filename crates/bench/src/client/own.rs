@@ -154,6 +154,23 @@ impl Control {
         }
     }
 
+    /// Who opens streams of this session.
+    pub fn opener(&self) -> Opener {
+        Opener {
+            to: self.to,
+            session: self.session,
+        }
+    }
+}
+
+/// Opens streams of a session.
+#[derive(Debug, Clone, Copy)]
+pub struct Opener {
+    to: SocketAddr,
+    session: u64,
+}
+
+impl Opener {
     /// Connects a stream; it begins when its head is sent.
     pub fn stream(
         &self,

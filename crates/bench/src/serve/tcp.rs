@@ -20,7 +20,7 @@ use super::clients::{Clients, Limits};
 use super::udp::Sessions;
 use crate::proto::{
     self, Answer, BIN_MS, CONTROL_HEAD, Head, LONGEST_REQUEST, Request, STREAM_HEAD, StreamHead,
-    StreamReport,
+    StreamReport, UNREPORTED,
 };
 use crate::usage::Usage;
 
@@ -248,17 +248,19 @@ impl TcpServer {
         };
         let session = self.sessions.get_mut(&head.session);
         let session = session.ok_or("no such session")?;
-        if head.id as usize >= self.shared.limits.per_client
-            || session.reports.contains_key(&head.id)
-        {
-            return Err("no such stream".into());
+        if !(head.download && head.id == UNREPORTED) {
+            if head.id as usize >= self.shared.limits.per_client
+                || session.reports.contains_key(&head.id)
+            {
+                return Err("no such stream".into());
+            }
+            let report = StreamReport {
+                id: head.id,
+                ..StreamReport::default()
+            };
+            session.reports.insert(head.id, report);
         }
         session.streams.insert(token);
-        let report = StreamReport {
-            id: head.id,
-            ..StreamReport::default()
-        };
-        session.reports.insert(head.id, report);
         c.kind = Kind::Stream { head, began: now };
         c.active = now;
         if head.download {

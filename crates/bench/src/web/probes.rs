@@ -96,11 +96,7 @@ impl WebProbes {
             .filter(|k| !k.1.is_empty())
             .map(|(kind, mut probes)| {
                 probes.sort_by(|a, b| a.t.total_cmp(&b.t));
-                Probes {
-                    kind: kind.into(),
-                    mark: "BE".into(),
-                    probes,
-                }
+                Probes::new(kind, "BE", probes)
             });
         (probes.collect(), seen.rpm)
     }

@@ -2,13 +2,15 @@
 #![allow(dead_code)]
 
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use evenkeel_bench::client::{Options, Test};
+use evenkeel_bench::client::{self, Failed, Options, Test};
 use evenkeel_bench::serve::{Config, Limits, Server};
+use evenkeel_report::bench::form::Bench;
 use evenkeel_sys::Netns;
 
 /// Says that a test was not run, past the harness.
@@ -108,6 +110,44 @@ impl World {
     }
 }
 
+impl World {
+    /// Measures from `near`.
+    pub(crate) fn bench(&self, o: &Options) -> Result<Bench, Failed> {
+        self.near
+            .run(|| client::run(o, &never(), &mut |_| {}))
+            .unwrap()
+    }
+
+    /// The program on `near`, measuring against the server on `far`.
+    pub(crate) fn program(&self, args: &[&str], file: &Path) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_evenkeel-bench"));
+        command.args(["bench", "--to", "10.23.0.2:7000"]);
+        command.args(args).arg(file);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        self.near.run(|| command.spawn().unwrap()).unwrap()
+    }
+}
+
+/// A counter of a device in the calling thread's namespace: `word` of its line in `/proc/net/dev`.
+pub(crate) fn counter(device: &str, word: usize) -> u64 {
+    let all = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let mut lines = all.lines().filter_map(|l| l.trim().split_once(':'));
+    let (_, words) = lines.find(|l| l.0 == device).unwrap();
+    words.split_whitespace().nth(word).unwrap().parse().unwrap()
+}
+
+/// Looks every 20 ms until it is so, half a minute at most.
+pub(crate) fn eventually(mut so: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < end {
+        if so() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    so()
+}
+
 /// A run of 4 s of load.
 pub(crate) fn options(to: &str, test: Test) -> Options {
     Options {
@@ -128,4 +168,21 @@ pub(crate) fn options(to: &str, test: Test) -> Options {
 /// Nobody interrupts.
 pub(crate) fn never() -> AtomicBool {
     AtomicBool::new(false)
+}
+
+/// 20 and 10 Mbit/s.
+pub(crate) fn request() -> evenkeel_kernel::Request {
+    evenkeel_kernel::Request {
+        device: "v0".into(),
+        down: evenkeel_core::Rate::from_kbit(20_000),
+        up: evenkeel_core::Rate::from_kbit(10_000),
+        framing: None,
+        choice: evenkeel_core::plan::Choice::Auto,
+        ingress: evenkeel_core::plan::Ingress::Auto,
+        mode: evenkeel_core::plan::Mode::Ping,
+        windows: true,
+        mss: evenkeel_core::segments::Mss::Auto,
+        replace: false,
+        rules: Vec::new(),
+    }
 }

@@ -67,9 +67,11 @@ impl Answers {
             }
             // That it is the token was found out before.
             Request::Check { .. } => Reply::done("this is the token"),
-            order @ (Request::Clear { .. } | Request::Set { .. } | Request::Reload { .. }) => {
-                self.order(order)
-            }
+            order @ (Request::Clear { .. }
+            | Request::Set { .. }
+            | Request::Pause { .. }
+            | Request::Resume { .. }
+            | Request::Reload { .. }) => self.order(order),
         }
     }
 

@@ -17,6 +17,7 @@ use evenkeel_terminal::{Failure, asked_to_reload, cancelled_by_signals};
 use super::answers::{Answers, Order};
 use super::line::{Common, Line, Outcome};
 use super::pages::{Pages, PagesConfig};
+use super::pauses::{LONGEST, Pause, Pauses};
 use super::settings::{Override, Run, settings};
 use super::watcher::Voice;
 use crate::config::Config;
@@ -59,6 +60,7 @@ pub(crate) fn run(args: Run, config: Config) -> Result<(), Failure> {
         dir,
         lines: Vec::new(),
         again: Vec::new(),
+        pauses: Pauses::default(),
         failed: None,
         orders,
         server: None,
@@ -88,6 +90,8 @@ struct Daemon {
     lines: Vec<Line>,
     /// Lines that failed, and when they are tried again.
     again: Vec<(Instant, Option<String>, Override)>,
+    /// Lines that are let go of for a while.
+    pauses: Pauses,
     /// What the last one failed with.
     failed: Option<Failure>,
     orders: Sender<Order>,
@@ -99,7 +103,15 @@ struct Daemon {
 
 impl Daemon {
     fn start(&mut self, named: Option<String>, told: Override) -> Result<(), Failure> {
-        let line = Line::start(Arc::clone(&self.common), named, told)?;
+        let line = Line::start(Arc::clone(&self.common), named, told, false)?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    /// Goes on where it was paused, from what was known of the line then.
+    fn resume(&mut self, pause: Pause) -> Result<(), Failure> {
+        let common = Arc::clone(&self.common);
+        let line = Line::start(common, pause.named, pause.told, true)?;
         self.lines.push(line);
         Ok(())
     }
@@ -152,7 +164,7 @@ impl Daemon {
                 return self.end(keep);
             }
             self.reap();
-            if self.lines.is_empty() && self.again.is_empty() {
+            if self.lines.is_empty() && self.again.is_empty() && self.pauses.0.is_empty() {
                 self.server = None;
                 return self.failed.take().map_or(Ok(()), Err);
             }
@@ -212,6 +224,16 @@ impl Daemon {
                 self.failed = Some(e);
             }
         }
+        for pause in self.pauses.ended() {
+            let text = format!(
+                "{}: nobody asked for the pause to go on; it is followed again",
+                pause.device
+            );
+            self.common.voice.say(&text);
+            if let Err(e) = self.resume(pause) {
+                self.failed = Some(e);
+            }
+        }
     }
 
     /// Tells the service manager that every line lives, if it does.
@@ -235,6 +257,9 @@ impl Daemon {
 
     /// Does what changes something.
     fn carry_out(&mut self, request: Request) -> Reply {
+        // A pause that goes on was said when it began.
+        let quiet = matches!(&request, Request::Pause { device, .. }
+            if self.pauses.0.iter().any(|p| p.device == *device));
         let done = match request {
             Request::Reload { .. } => self.reload(),
             Request::Set {
@@ -249,16 +274,51 @@ impl Daemon {
                     Err(e) => Reply::refused(e.code(), e),
                 };
             }
+            Request::Pause {
+                device, seconds, ..
+            } => self.pause(&device, Duration::from_secs(seconds.into())),
+            Request::Resume { device, .. } => match self.pauses.take(&device) {
+                Some(pause) => self
+                    .resume(pause)
+                    .map(|()| format!("{device}: followed again")),
+                None => Err(Failure::usage(format_args!("{device} is not paused"))),
+            },
             // The others are answered where they are heard.
             _ => Err(Failure::work("this is no order")),
         };
         match done {
             Ok(said) => {
-                self.common.voice.say(&said);
+                if !quiet {
+                    self.common.voice.say(&said);
+                }
                 Reply::done(said)
             }
             Err(e) => Reply::refused(e.code(), e),
         }
+    }
+
+    /// Lets go of a device until the lease ends.
+    fn pause(&mut self, device: &str, lease: Duration) -> Result<String, Failure> {
+        if !self.pauses.prolong(device, lease) {
+            let is_meant = |l: &Line| l.device().as_deref() == Some(device);
+            let Some(at) = self.lines.iter().position(is_meant) else {
+                return Err(Failure::usage(format_args!(
+                    "{device} is not followed by this daemon"
+                )));
+            };
+            let line = self.lines.swap_remove(at);
+            let (named, told) = (line.named.clone(), line.told.clone());
+            // What cannot be taken back is tried again by whoever follows it next.
+            let stopped = line.stop(false);
+            self.pauses
+                .0
+                .push(Pause::new(device.to_owned(), named, told, lease));
+            stopped?;
+        }
+        Ok(format!(
+            "{device}: paused, for {} s unless that is asked for again",
+            lease.min(LONGEST).as_secs()
+        ))
     }
 
     /// Reads the file again. Lines whose settings are the same are not touched.
@@ -301,6 +361,12 @@ impl Daemon {
             changed += 1;
             // What comes again goes on from what is in force.
             line.stop(is_wanted)?;
+        }
+        // What is paused begins with the new settings, once the pause is over.
+        self.pauses.0.retain(|p| wanted.contains(&p.named));
+        for pause in &mut self.pauses.0 {
+            pause.told = Override::default();
+            have.push(pause.named.clone());
         }
         for named in wanted.into_iter().filter(|w| !have.contains(w)) {
             changed += 1;
@@ -376,6 +442,9 @@ impl Daemon {
         }
         self.again
             .retain(|(_, named, _)| device.is_some() && named.as_deref() != device);
+        self.pauses
+            .0
+            .retain(|p| device.is_some_and(|d| d != p.device));
         Ok(cleared)
     }
 }

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use evenkeel_autorate::{Ended, Order};
 use evenkeel_terminal::{Failure, print};
 
+use super::expectation::Expectation;
 use super::settings::{Override, Run, settings};
 use super::watcher::{LineWatcher, Pulse, Voice};
 use crate::config::Config;
@@ -41,11 +42,12 @@ pub(crate) struct Common {
 }
 
 impl Line {
-    /// Starts it.
+    /// Starts it; `goes_on`: from what is known of the line, whatever was typed.
     pub(crate) fn start(
         common: Arc<Common>,
         named: Option<String>,
         told: Override,
+        goes_on: bool,
     ) -> Result<Self, Failure> {
         let order = Order::default();
         let (pulse, device) = (Pulse::default(), Arc::<Mutex<Option<String>>>::default());
@@ -53,6 +55,7 @@ impl Line {
             common,
             named: named.clone(),
             told: told.clone(),
+            goes_on,
             order: order.clone(),
             pulse: pulse.clone(),
             device: Arc::clone(&device),
@@ -105,6 +108,7 @@ struct Job {
     common: Arc<Common>,
     named: Option<String>,
     told: Override,
+    goes_on: bool,
     order: Order,
     pulse: Pulse,
     device: Arc<Mutex<Option<String>>>,
@@ -122,12 +126,18 @@ impl Job {
             voice,
             several,
         } = &*self.common;
-        let settings = settings(args, config, &device, &self.told)?;
+        let mut settings = settings(args, config, &device, &self.told)?;
+        settings.use_profile |= self.goes_on;
+        let expected = Expectation::of(&args.profile_dir, &device);
+        settings.expected = expected.rates;
         let head = if *several {
             format!("{device}: ")
         } else {
             String::new()
         };
+        if let Some(said) = expected.said().filter(|_| settings.use_profile) {
+            voice.say(&format!("{head}{said}"));
+        }
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
         let mut watcher =
             LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device);

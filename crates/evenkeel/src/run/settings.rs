@@ -143,6 +143,8 @@ pub(super) fn settings(
         },
         bounds: bounds(args, line)?,
         targets: targets.clone(),
+        budget: line.budget,
+        expected: PerDirection::default(),
         use_profile: !args.forget && args.rate.is_none(),
         profile_dir: args.profile_dir.clone(),
         state: StateDir::new(&args.state.state_dir),

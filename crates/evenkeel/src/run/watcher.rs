@@ -181,6 +181,7 @@ fn kind(event: &Event) -> Kind {
         | Event::Reserve(_)
         | Event::Doubted { .. }
         | Event::Limited { .. }
+        | Event::Budget { .. }
         | Event::Stamps { .. }
         | Event::Noticed(Notice::SignalBack) => Kind::Reflector,
     }

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use evenkeel_sys::Netns;
 
@@ -73,4 +73,21 @@ pub(crate) fn seen() -> String {
         + &links
             .replace("LOWERLAYERDOWN", "UP")
             .replace("NO-CARRIER,", "")
+}
+
+/// Exit code, stdout, stderr.
+#[allow(dead_code)] // Not by every test.
+pub(crate) fn words(out: Output) -> (i32, String, String) {
+    let text = |b: Vec<u8>| String::from_utf8(b).unwrap();
+    let code = out.status.code().unwrap_or(-1);
+    (code, text(out.stdout), text(out.stderr))
+}
+
+/// One line on stderr, nothing else.
+#[allow(dead_code)] // Not by every test.
+pub(crate) fn refused(got: &(i32, String, String), code: i32, says: &str) {
+    let (exit, out, err) = got;
+    assert_eq!((*exit, out.as_str()), (code, ""), "{says}: {err}");
+    assert_eq!(err.lines().count(), 1, "{says}: {err}");
+    assert!(err.contains(says), "{says}: {err}");
 }

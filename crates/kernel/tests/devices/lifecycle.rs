@@ -9,7 +9,7 @@ use evenkeel_core::tc::{Bpf, FilterKind, Handle, Op};
 use evenkeel_datapath::Programs;
 use evenkeel_kernel::{Cleared, Error, Health, Session, clear, preview, shape, status};
 
-use crate::world::{everywhere, ip, request, root, run, sender};
+use crate::world::{Wan, everywhere, ip, request, root, run, sender};
 
 #[test]
 fn clear_leaves_the_device_as_it_was() {
@@ -405,4 +405,39 @@ fn without_bursts(line: &str) -> String {
     parts.fold(first, |text, part| {
         text + "burst " + part.trim_start_matches(|c: char| c.is_ascii_digit())
     })
+}
+
+/// A second shaper on the way of the device's packets is said once, when shaping begins, and in the status; one that
+/// has nothing to do with it is not.
+#[test]
+fn a_second_shaper_is_said() {
+    everywhere("a_second_shaper_is_said", |w| {
+        if w.wan != Wan::Veth {
+            return;
+        }
+        ip("link add above link wan type macvlan");
+        ip("link add elsewhere type veth peer name nowhere");
+        for device in ["above", "elsewhere"] {
+            run(
+                "tc",
+                &format!("qdisc add dev {device} root tbf rate 10mbit burst 10k limit 100k"),
+            );
+        }
+        let request = request("50mbit", "10mbit", "ptm:30");
+        let says = |all: &[String]| {
+            all.iter()
+                .map(|s| s.contains("above shapes by tbf"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(says(&w.shape(&request).unwrap().warnings), [true]);
+        let seen = status(&w.dir, Some("wan")).unwrap().remove(0).bypasses;
+        assert_eq!(says(&seen), [true]);
+        // What is changed in place has been told.
+        assert!(w.shape(&request).unwrap().warnings.is_empty());
+        ip("link del above");
+        let seen = status(&w.dir, Some("wan")).unwrap().remove(0).bypasses;
+        assert!(seen.is_empty(), "{seen:?}");
+        w.clear();
+        ip("link del elsewhere");
+    });
 }

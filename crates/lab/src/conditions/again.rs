@@ -73,6 +73,8 @@ impl Shaper for Again {
             request: evenkeel_autorate::request(&site.wan, Mode::Ping),
             bounds: PerDirection::<Bounds>::default(),
             targets: Vec::new(),
+            budget: None,
+            expected: PerDirection::default(),
             use_profile: true,
             profile_dir: self.profiles(),
             state: StateDir::new(&self.state),

@@ -131,12 +131,7 @@ impl Datagrams {
         let which = self.choose(tracker, poller)?;
         self.last = which;
         let mut payload = vec![0; size as usize];
-        let probe = Probe {
-            session: self.session,
-            seq: seq as u32,
-            server_rx: Duration::ZERO,
-            server_tx: Duration::ZERO,
-        };
+        let probe = Probe::asking(self.session, seq as u32);
         probe.emit_into(&mut payload);
         let sent = self.hand_over(which, seq, &payload, tracker)?;
         self.ports[which].open.push_back(seq);

@@ -130,12 +130,7 @@ impl Icmp {
             return request.build().to_vec();
         }
         let mut payload = vec![0; size as usize];
-        let probe = Probe {
-            session: self.session,
-            seq: seq as u32,
-            server_rx: Duration::ZERO,
-            server_tx: Duration::ZERO,
-        };
+        let probe = Probe::asking(self.session, seq as u32);
         probe.emit_into(&mut payload);
         if let Some(room) = payload.get_mut(COMPLEMENT) {
             let sum = checksum(&[&sequence.to_be_bytes(), &probe.seq.to_be_bytes()]);

@@ -38,6 +38,19 @@ pub struct Figures {
     pub rpm: Option<Rpm>,
     /// QoO for each use, 0..=100.
     pub qoo: Vec<Qoo>,
+    /// How long pages took, of a household, ms; one that never came whole took as long as the worst.
+    pub pages_ms: Option<Summary>,
+    /// The call of a household.
+    pub call: Option<Call>,
+}
+
+/// What a call was like.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Call {
+    /// Round trips of its packets, ms; a lost one took as long as the worst.
+    pub rtt_ms: Summary,
+    /// Packets that were lost, 0..=1.
+    pub loss: f64,
 }
 
 /// How much round trips grew, ms.
@@ -117,7 +130,10 @@ pub fn figures(b: &Bench) -> Figures {
             .zip(loaded_ms)
             .map(|(i, l)| grades(i.avg, l.median)),
         rpm: b.rpm.as_ref().and_then(rpm),
-        qoo: if loaded_rtt.is_empty() {
+        pages_ms: pages(b),
+        call: call(b),
+        // A household has not what the line can carry as its goodput.
+        qoo: if loaded_rtt.is_empty() || b.test == "household" {
             Vec::new()
         } else {
             USES.iter()
@@ -125,6 +141,22 @@ pub fn figures(b: &Bench) -> Figures {
                 .collect()
         },
     }
+}
+
+fn pages(b: &Bench) -> Option<Summary> {
+    let of = |p: &super::form::Page| Probe::new(p.t, p.ms);
+    let all: Vec<Probe> = b.pages.iter().map(of).collect();
+    Summary::of(&round_trips(&all))
+}
+
+fn call(b: &Bench) -> Option<Call> {
+    let call = b.probes.iter().find(|p| p.mark == "CALL");
+    let all = within(call, b.phases.load, b.phases.tail);
+    let lost = all.iter().filter(|p| p.rtt.is_none()).count();
+    Some(Call {
+        rtt_ms: Summary::of(&round_trips(&all))?,
+        loss: lost as f64 / all.len() as f64,
+    })
 }
 
 /// The probes that were sent in `from..to`.
@@ -420,19 +452,12 @@ mod tests {
     }
 
     fn run(probes: Vec<Probe>) -> Bench {
-        Bench {
-            phases: Phases {
-                load: 5.0,
-                tail: 15.0,
-                end: 20.0,
-            },
-            probes: vec![Probes {
-                kind: "UDP".into(),
-                mark: "BE".into(),
-                probes,
-            }],
-            ..Bench::default()
-        }
+        let phases = Phases {
+            load: 5.0,
+            tail: 15.0,
+            end: 20.0,
+        };
+        Bench::of(phases, Probes::new("UDP", "BE", probes))
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub struct Bench {
     /// What was asked of the responsiveness draft; absent without such a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rpm: Option<RpmSamples>,
+    /// How long pages took, of a household.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<Page>,
     /// What our own queue held, where this machine shapes: time (s), bytes; and packets dropped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backlog: Vec<(f64, f64)>,
@@ -67,6 +70,15 @@ pub struct Bench {
     /// Its user ended it early.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+}
+
+/// A page that somebody waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    /// When it was asked for, s.
+    pub t: f64,
+    /// How long it took; absent if it never came whole.
+    pub ms: Option<f64>,
 }
 
 /// Ends of the phases, s.
@@ -85,7 +97,7 @@ pub struct Phases {
 pub struct Stream {
     /// Which way.
     pub way: Way,
-    /// `BE`, `BK`, `CS5`, `EF`.
+    /// `BE`, `BK`, `CS5`, `EF`; `VIDEO`, `PAGES` of a household.
     pub mark: String,
     /// Payload that arrived in each [`BIN_S`] since the run's beginning, bytes, counted by its receiver.
     pub bytes: Vec<u64>,
@@ -108,10 +120,21 @@ pub const BIN_S: f64 = 0.1;
 pub struct Probes {
     /// `UDP`, `ICMP`, `HTTP`, `TCP`.
     pub kind: String,
-    /// `BE` (unmarked), `EF`, `BK` (CS1).
+    /// `BE` (unmarked), `EF`, `BK` (CS1); `CALL`: those of a call.
     pub mark: String,
     /// Each probe in the order of sending.
     pub probes: Vec<Probe>,
+}
+
+impl Probes {
+    /// Probes of a kind, in the order of sending.
+    pub fn new(kind: &str, mark: &str, probes: Vec<Probe>) -> Self {
+        Probes {
+            kind: kind.into(),
+            mark: mark.into(),
+            probes,
+        }
+    }
 }
 
 /// What became of one probe.
@@ -186,6 +209,15 @@ pub struct Check {
 }
 
 impl Bench {
+    /// Nothing but phases and one kind of probe, the judged one: what figures can be taken of.
+    pub fn of(phases: Phases, judged: Probes) -> Self {
+        Bench {
+            phases,
+            probes: vec![judged],
+            ..Bench::default()
+        }
+    }
+
     /// What makes it void, in one line; empty if it counts.
     pub fn void(&self) -> String {
         let void = self.checks.iter().filter(|c| c.verdict == Verdict::Void);

@@ -217,6 +217,30 @@ pub(crate) fn measures(f: &Figures) -> Vec<(String, String, &'static str)> {
             "draft-ietf-ippm-responsiveness-09",
         ));
     }
+    if let Some(p) = f.pages_ms {
+        all.push((
+            "Pages of 500 kB".into(),
+            format!(
+                "{} ms, 95 % below {} ms ({} of them)",
+                ms(p.median),
+                ms(p.p95),
+                p.n
+            ),
+            "median; one every 2 s, on a connection of its own",
+        ));
+    }
+    if let Some(c) = f.call {
+        all.push((
+            "Call".into(),
+            format!(
+                "{} ms there and back, 95 % below {} ms, {:.2} % lost",
+                ms(c.rtt_ms.median),
+                ms(c.rtt_ms.p95),
+                c.loss * 100.0
+            ),
+            "median; 50 packets of 200 bytes a second each way",
+        ));
+    }
     for q in &f.qoo {
         all.push((
             format!("Good for a {}", q.name),

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use evenkeel_bench::client::{self, Now, Options, Test, compare::Shaping};
 use evenkeel_report::bench as report;
 use evenkeel_report::bench::form::Bench;
@@ -14,6 +13,7 @@ use evenkeel_terminal::{Failure, StatusLine, print};
 
 use crate::auto;
 use crate::failure::failure;
+use crate::token::Token;
 
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     yes: bool,
     /// Which load
     #[arg(long, value_enum, default_value = "rrul")]
-    test: Load,
+    test: Test,
     /// TCP connections each way: 4; 8 of `both`, up to 16 of `rpm`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     streams: Option<u16>,
@@ -47,15 +47,8 @@ pub(crate) struct Args {
     /// What results call this run
     #[arg(long, value_name = "TEXT", default_value = "")]
     label: String,
-    /// What `evenkeel serve --token` was given
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        env = "EVENKEEL_BENCH_TOKEN",
-        hide_env_values = true
-    )]
-    token: String,
+    #[command(flatten)]
+    token: Token,
     /// Certificate authority to trust beside the system's, PEM
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -76,39 +69,6 @@ pub(crate) struct Args {
     state_dir: PathBuf,
 }
 
-/// Loads by their names.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Load {
-    /// Four streams each way, in the classes BE, BK, CS5 and EF
-    Rrul,
-    /// The same, all best effort
-    RrulBe,
-    /// Down only
-    Download,
-    /// Up only
-    Upload,
-    /// Both ways at once, eight streams each
-    Both,
-    /// No load: the line as it is
-    Idle,
-    /// Responsiveness: HTTP/2 connections, one more each second
-    Rpm,
-}
-
-impl Load {
-    fn test(self) -> Test {
-        match self {
-            Load::Rrul => Test::Rrul,
-            Load::RrulBe => Test::RrulBe,
-            Load::Download => Test::Download,
-            Load::Upload => Test::Upload,
-            Load::Both => Test::Both,
-            Load::Idle => Test::Idle,
-            Load::Rpm => Test::Rpm,
-        }
-    }
-}
-
 /// `evenkeel bench`.
 pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -117,7 +77,7 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
     } else {
         (5, args.seconds, 5)
     };
-    let test = args.test.test();
+    let test = args.test;
     let to = if args.to == "auto" {
         let ways = match test {
             Test::Idle => 0,
@@ -140,7 +100,7 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
         idle: Duration::from_secs(idle),
         tail: Duration::from_secs(tail),
         interval: args.interval,
-        token: args.token.clone(),
+        token: args.token.token.clone(),
         ca: args.ca.clone(),
         label: args.label.clone(),
         command: without_token(&words),

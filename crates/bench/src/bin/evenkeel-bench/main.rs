@@ -8,6 +8,7 @@ mod bench;
 mod failure;
 mod line;
 mod serve;
+mod token;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,6 +11,8 @@ use evenkeel_bench::proto::PORT;
 use evenkeel_bench::serve::{Config, Limits, Server};
 use evenkeel_terminal::{Failure, print};
 
+use crate::token::Token;
+
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -20,15 +22,8 @@ pub(crate) struct Args {
     /// Address to listen on; without it all, of IPv6 and IPv4
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<IpAddr>,
-    /// What clients must say; without it anybody may measure
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        env = "EVENKEEL_BENCH_TOKEN",
-        hide_env_values = true
-    )]
-    token: String,
+    #[command(flatten)]
+    token: Token,
     /// Certificate chain for HTTPS, PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -68,7 +63,7 @@ pub(crate) fn serve(args: Args) -> Result<(), Failure> {
     }
     let config = Config {
         listen,
-        token: args.token,
+        token: args.token.token,
         tls: args.cert.zip(args.key),
         limits: Limits {
             connections: args.connections,

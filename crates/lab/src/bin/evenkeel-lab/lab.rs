@@ -46,6 +46,8 @@ pub(crate) enum Lab {
     Lines(crate::lines::Lines),
     /// What `line` finds out of thousands of drawn lines, in arithmetic
     Framing(crate::framing::Framing),
+    /// `evenkeel bench` against `evenkeel serve` on emulated lines, beside what those carried
+    Bench(crate::bench::Bench),
     /// `run` in drawn homes, in virtual time with real TCP, beside evenkeel that was told the line
     Homes(crate::homes::Homes),
     /// What `run` calls in a guest

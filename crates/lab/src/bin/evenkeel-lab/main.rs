@@ -4,6 +4,7 @@
 //! because a gateway needs neither charts nor fonts nor kernels. This file reads the command line
 //! and hands over; each command has a file of its own.
 
+mod bench;
 mod framing;
 mod guests;
 mod homes;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::Kernel(guests::Kernel::Build(args))) => guests::build(&args),
         Command::Lab(lab::Lab::Lines(args)) => lines::lines(&args),
         Command::Lab(lab::Lab::Framing(args)) => framing::framing(&args),
+        Command::Lab(lab::Lab::Bench(args)) => bench::bench(&args),
         Command::Lab(lab::Lab::Homes(args)) => homes::homes(&args),
         Command::Lab(lab::Lab::Inside(args)) => guests::inside(&args),
         Command::Results(args) => results::results(&args),

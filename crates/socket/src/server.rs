@@ -9,8 +9,8 @@ use std::io::{self, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// An answer that is under way is waited for so long when the daemon ends.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Who answers.
 pub type Answer = dyn Fn(Request) -> Reply + Send + Sync;
 
@@ -36,7 +39,29 @@ pub type Answer = dyn Fn(Request) -> Reply + Send + Sync;
 pub struct Server {
     path: PathBuf,
     over: Arc<AtomicBool>,
+    answering: Arc<Answering>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// How many requests are being answered.
+#[derive(Debug, Default)]
+struct Answering(Mutex<usize>, Condvar);
+
+impl Answering {
+    /// Answers one.
+    fn during<T>(&self, answer: impl FnOnce() -> T) -> T {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        let answered = answer();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.1.notify_all();
+        answered
+    }
+
+    /// Waits until all are answered, but not for one who does not read.
+    fn wait(&self) {
+        let some = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.1.wait_timeout_while(some, LAST_WORDS, |n| *n > 0));
+    }
 }
 
 /// How many are connected.
@@ -94,12 +119,15 @@ impl Server {
         listener.set_nonblocking(true)?;
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
+        let answering = Arc::new(Answering::default());
+        let answers = Arc::clone(&answering);
         let thread = std::thread::Builder::new()
             .name("socket".into())
-            .spawn(move || listen(&listener, &Arc::new(rights), &answer, &ends))?;
+            .spawn(move || listen(&listener, &Arc::new(rights), &answer, &answers, &ends))?;
         Ok(Server {
             path: path.to_owned(),
             over,
+            answering,
             thread: Some(thread),
         })
     }
@@ -111,6 +139,7 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+        self.answering.wait();
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -119,6 +148,7 @@ fn listen(
     listener: &UnixListener,
     rights: &Arc<Rights>,
     answer: &Arc<Answer>,
+    answering: &Arc<Answering>,
     over: &Arc<AtomicBool>,
 ) {
     let count = Arc::new(Count::default());
@@ -137,9 +167,10 @@ fn listen(
             continue;
         };
         let (rights, answer, over) = (Arc::clone(rights), Arc::clone(answer), Arc::clone(over));
+        let answering = Arc::clone(answering);
         let serve = move || {
             // Who does not read or breaks it off wants no more.
-            let _ = serve(&stream, right, &rights, &*answer, &over);
+            let _ = serve(&stream, right, &rights, &*answer, &answering, &over);
             drop(counted);
         };
         // A machine that has no thread for it has other worries; the client sees the end.
@@ -159,6 +190,7 @@ fn serve(
     right: Right,
     rights: &Rights,
     answer: &Answer,
+    answering: &Answering,
     over: &AtomicBool,
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
@@ -174,13 +206,15 @@ fn serve(
             }
             Err(e) => return Err(e),
         };
-        let reply = match parse(&line) {
-            Ok(request) => rights
-                .refuse(right, &request)
-                .unwrap_or_else(|| answer(request)),
-            Err(refused) => refused,
-        };
-        write(stream, &reply)?;
+        answering.during(|| {
+            let reply = match parse(&line) {
+                Ok(request) => rights
+                    .refuse(right, &request)
+                    .unwrap_or_else(|| answer(request)),
+                Err(refused) => refused,
+            };
+            write(stream, &reply)
+        })?;
     }
     Ok(())
 }

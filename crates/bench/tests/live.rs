@@ -52,10 +52,11 @@ fn a_line_is_measured() {
             .all(|s| !s.by_sender && s.bytes.iter().sum::<u64>() > 0),
         "each has some"
     );
-    // Acknowledgements of one direction take some of the other; slow start and queues at the end, too.
+    // Acknowledgements of one direction take some of the other; slow start and queues at the end, too. How exact
+    // goodput is shows in virtual time (the lab's test `bench`): this machine may have other work.
     let (down, up) = (f.down_mbit.unwrap(), f.up_mbit.unwrap());
-    assert!((0.85..1.0).contains(&(down / (20.0 * PAYLOAD))), "{down}");
-    assert!((0.75..1.0).contains(&(up / (8.0 * PAYLOAD))), "{up}");
+    assert!((0.7..1.0).contains(&(down / (20.0 * PAYLOAD))), "{down}");
+    assert!((0.6..1.0).contains(&(up / (8.0 * PAYLOAD))), "{up}");
     let (idle, increase) = (f.idle_ms.unwrap(), f.increase.unwrap());
     assert!(idle.median < 5.0, "{idle:?}");
     assert!((20.0..400.0).contains(&increase.avg), "{increase:?}");

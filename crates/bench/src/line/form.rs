@@ -33,7 +33,7 @@ pub enum Answering {
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Form {
-    /// Always [`VERSION`].
+    /// Always `VERSION`.
     pub line_version: u32,
     /// The device that leads there.
     pub device: Facts,

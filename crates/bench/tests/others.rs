@@ -1,5 +1,5 @@
 //! `bench` beside what others measure of the same line: round trips of irtt, which is what flent's RRUL
-//! pings with, at the same time; goodput of iperf3, one after the other. Both within 3 %.
+//! pings with, at the same time; goodput of iperf3, one after the other.
 //!
 //! flent's own RRUL cannot be run where this is tested: it wants netperf, which is not in Debian's main
 //! section, and its runner for iperf refuses Debian's.
@@ -16,8 +16,10 @@ use evenkeel_report::bench::figures::{figures, within};
 use evenkeel_report::bench::form::Bench;
 use serde_json::Value;
 
-/// How far apart two means may be.
+/// How far apart two means of round trips may be that were measured at the same time.
 const APART: f64 = 0.03;
+/// And two goodputs, measured one after the other on a machine that may have other work.
+const GOODPUT_APART: f64 = 0.10;
 
 fn is_there(test: &str, program: &str) -> bool {
     let there = Command::new(program).arg("--help").output().is_ok();
@@ -128,6 +130,9 @@ fn goodput_is_that_of_iperf3() {
         let f = figures(&w.bench(&o).unwrap());
         let ours = f.down_mbit.or(f.up_mbit).unwrap();
         println!("{load:?}: bench {ours:.3} Mbit/s, iperf3 {theirs:.3}");
-        assert!((ours / theirs - 1.0).abs() < APART, "{ours} {theirs}");
+        assert!(
+            (ours / theirs - 1.0).abs() < GOODPUT_APART,
+            "{ours} {theirs}"
+        );
     }
 }

@@ -13,6 +13,7 @@ use evenkeel_kernel::StateDir;
 use evenkeel_terminal::{Failure, StatusLine, print};
 
 use crate::failure::failure;
+use crate::token::Token;
 
 /// Arguments of `line`.
 #[derive(Debug, clap::Args)]
@@ -23,15 +24,8 @@ pub(crate) struct Args {
     /// back as well
     #[arg(long, value_name = "HOST")]
     server: Option<String>,
-    /// What `evenkeel serve --token` was given
-    #[arg(
-        long,
-        value_name = "TEXT",
-        default_value = "",
-        env = "EVENKEEL_BENCH_TOKEN",
-        hide_env_values = true
-    )]
-    token: String,
+    #[command(flatten)]
+    token: Token,
     /// Send nothing: what passing packets told `evenkeel run` so far
     #[arg(long, conflicts_with_all = ["server", "apply", "walk"])]
     passive: bool,
@@ -74,7 +68,7 @@ pub(crate) fn line(args: &Args) -> Result<(), Failure> {
     let cancel = evenkeel_terminal::cancelled_by_signals()?;
     let options = Options {
         server: args.server.clone(),
-        token: args.token.clone(),
+        token: args.token.token.clone(),
         device: args.device.clone(),
         budget: args.budget,
         without_router: args.no_router,
@@ -144,7 +138,7 @@ fn walk(args: &Args, form: &Form, cancel: &AtomicBool) -> Result<(), Failure> {
     let over = Walk {
         device: &form.device.name,
         server: args.server.as_deref().unwrap_or_default(),
-        token: &args.token,
+        token: &args.token.token,
         rates: PerDirection { up, down },
         framing: form.framing().0,
         state_dir: &args.state_dir,

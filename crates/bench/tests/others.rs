@@ -47,6 +47,22 @@ fn start(words: &str) -> Ends {
     Ends(command.spawn().unwrap())
 }
 
+/// The port that irtt's server listens on.
+const IRTT: u16 = 2112;
+
+/// Something in the calling thread's namespace waits for packets on a UDP port. A client of irtt that is
+/// refused ends at once.
+fn listens(port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    ["udp", "udp6"].iter().any(|table| {
+        let all = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+        let all = all.unwrap_or_default();
+        all.lines()
+            .filter_map(|l| l.split_whitespace().nth(1))
+            .any(|address| address.ends_with(&local))
+    })
+}
+
 /// Round trips of irtt's packets that were sent under load, ms; a lost one took as long as the worst.
 fn under_load(file: &std::path::Path, b: &Bench) -> Vec<f64> {
     let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -75,6 +91,7 @@ fn pings_are_those_of_irtt() {
     let Some(w) = world(test, 20, 8) else { return };
     let _server = w.serve("", Limits::default(), false);
     let _irtt = w.far.run(|| start("irtt server")).unwrap();
+    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("irtt.json");
     let mut o = options("10.23.0.2:7000", Test::RrulBe);
@@ -88,7 +105,12 @@ fn pings_are_those_of_irtt() {
     };
     let mut irtt = w.near.run(client).unwrap();
     let b = w.bench(&o).unwrap();
-    assert!(eventually(|| irtt.0.try_wait().unwrap().is_some()));
+    let mut ended = None;
+    assert!(eventually(|| {
+        ended = irtt.0.try_wait().unwrap();
+        ended.is_some()
+    }));
+    assert!(ended.unwrap().success(), "irtt: {ended:?}");
     let theirs = under_load(&file, &b);
     let ours = within(b.judged(), b.phases.load, b.phases.tail);
     assert!(theirs.len() > 1000 && ours.len() > 1000, "{}", theirs.len());

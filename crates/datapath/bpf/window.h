@@ -138,7 +138,10 @@ static __always_inline void move_edge(struct flow *f, __u32 edge, __u64 now)
 
 	__u32 us = now / 1000, n = g->moves - g->moves_answered;
 
-	if ((__u16)n < 4 && us - g->moved_at[(g->moves - 1) & 3] > base_rtt(f) / 4) {
+	/* What was shown before is not known, so data beyond it may be on its way already. */
+	if (!(g->flags & GRANT_EDGE_KNOWN))
+		g->moves_answered = g->moves;
+	else if ((__u16)n < 4 && us - g->moved_at[(g->moves - 1) & 3] > base_rtt(f) / 4) {
 		g->moved_at[g->moves & 3] = us;
 		g->moved_from[g->moves & 3] = g->right_edge;
 		g->moves++;

@@ -129,7 +129,7 @@ impl Controller {
         }
         let suspicion = |i: Direction| {
             let by_itself = match (self.directions[i].phase, self.directions[i].capacity) {
-                (Phase::ProbeUp { .. }, _) => 4.0,
+                (Phase::ProbeUp(_), _) => 4.0,
                 (Phase::Drain(_), _) => 3.0,
                 (_, None) => 2.0,
                 (_, Some((c, _))) => self.taken(i, now) / c,

@@ -55,15 +55,15 @@ const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
 /// A queue as long as this is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
-/// Between tries: at least, at most while the line was seen to change of late, at most at all.
-const PATIENCE: [f64; 3] = [1.0, 2.0, 10.0];
+/// Between tries at least, s.
+const PATIENCE: f64 = 1.0;
 /// The first step of a try, at most.
 const LARGEST_FIRST: f64 = 0.1;
 /// Restlessness: what a change adds to it for each factor e, and how fast it is forgotten, s.
 const VOLATILITY: f64 = 0.7;
 const CALMS: f64 = 8.0;
 /// One change is no restlessness: it takes two for pulses (`pulses::OFTEN`).
-const ONE_CHANGE: f64 = 0.5;
+const ONE_CHANGE: f64 = 0.25;
 /// Within this after the first look, s, others correct it.
 const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
@@ -132,16 +132,20 @@ pub(super) enum Phase {
     /// A queue stands that is somebody else's.
     Compete(Compete),
     /// It is tried whether it carries more.
-    ProbeUp {
-        /// What it is tried with.
-        level: f64,
-        /// The next step's size.
-        step: f64,
-        /// Since when.
-        since: f64,
-        /// What it was known to carry when the first step was made.
-        before: f64,
-    },
+    ProbeUp(Step),
+}
+
+/// A step upwards.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Step {
+    /// What it is tried with.
+    level: f64,
+    /// The next step's size.
+    next: f64,
+    /// Since when.
+    since: f64,
+    /// What it was known to carry when the first step was made.
+    before: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -208,6 +212,8 @@ pub(super) struct DirectionState {
     pub latest: Option<Point>,
     /// No queue since.
     quiet: f64,
+    /// The latest queue was gone then, or the latest try over.
+    settled: f64,
     /// When the latest probe was sent that met no queue.
     clear: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
@@ -215,8 +221,6 @@ pub(super) struct DirectionState {
     patience: f64,
     /// The first step of the next is at least this: larger where much may have changed.
     stride: f64,
-    /// The capacity was found to be another one at this time.
-    changed: f64,
     /// When the first capacity was found.
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
@@ -260,11 +264,11 @@ impl DirectionState {
             bound: None,
             latest: None,
             quiet: 0.0,
+            settled: f64::MIN,
             clear: f64::MIN,
             next_probe_up: 0.0,
-            patience: PATIENCE[0],
+            patience: PATIENCE,
             stride: 0.0,
-            changed: f64::MIN,
             first: f64::MIN,
             volatility: (0.0, 0.0),
             proved: 0.0,
@@ -307,7 +311,7 @@ impl DirectionState {
         Some(match self.phase {
             Phase::Open(_) => return None,
             Phase::Steady | Phase::Compete(_) => (capacity, 1.0),
-            Phase::ProbeUp { level, .. } => (self.bounded(level), 1.0),
+            Phase::ProbeUp(step) => (self.bounded(step.level), 1.0),
             Phase::Drain(drain) => {
                 // Windows bound what is under way, so a queue that came of too much of it is gone
                 // a round trip after they became smaller; only what stays then is cut for.
@@ -387,13 +391,23 @@ impl DirectionState {
             f64::MIN
         };
         let from = from.max(recent);
-        self.run.rate_fit(
+        let mut fit = self.run.rate_fit(
             &self.meter,
             from,
             context.noise,
             context.pace,
             context.packet,
-        )
+        )?;
+        // Senders far away burst and pause, so between two queues there may be none.
+        if let (Direction::Down, Some((known, _))) = (self.dir, self.capacity) {
+            if self.is_volatile(context.now) {
+                fit.known.capacity = fit.known.capacity.max(known.min(fit.most));
+            } else {
+                let unseen = 0.5 * (fit.most / fit.known.capacity - 1.0);
+                fit.known.error = fit.known.error.max(unseen);
+            }
+        }
+        Some(fit)
     }
 
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
@@ -461,7 +475,6 @@ impl DirectionState {
     }
 
     fn changed(&mut self, before: Option<f64>, found: f64, now: f64) {
-        self.changed = now;
         let Some(before) = before else {
             self.first = now;
             return;
@@ -480,14 +493,14 @@ impl DirectionState {
         match self.phase {
             Phase::Drain(drain) => drain.failures > 0,
             Phase::Compete(_) => true,
-            Phase::Open(_) | Phase::Steady | Phase::ProbeUp { .. } => false,
+            Phase::Open(_) | Phase::Steady | Phase::ProbeUp(_) => false,
         }
     }
 
     /// The way became another one: the line may be as well.
     pub(super) fn rerouted(&mut self, now: f64) {
         self.stride = LARGEST_FIRST;
-        self.patience = PATIENCE[0];
+        self.patience = PATIENCE;
         self.next_probe_up = self.next_probe_up.min(now);
     }
 
@@ -529,7 +542,7 @@ impl DirectionState {
         }
         match self.phase {
             Phase::Drain(drain) => self.drain(drain, context),
-            Phase::Steady | Phase::ProbeUp { .. }
+            Phase::Steady | Phase::ProbeUp(_)
                 if standing_queue > 0.0
                     && queue < standing_queue + context.rise
                     && !self.run.is_empty() =>
@@ -539,12 +552,7 @@ impl DirectionState {
             _ if self.run.len() >= 2 && self.is_loaded(context) => self.congested(context),
             Phase::Open(opening) => self.open(opening, context),
             Phase::Steady if may_probe_up => self.steady(context),
-            Phase::ProbeUp {
-                level,
-                step,
-                since,
-                before,
-            } if self.run.is_empty() => self.probe_up(level, step, since, before, context),
+            Phase::ProbeUp(step) if self.run.is_empty() => self.probe_up(step, context),
             _ => Outcome::Nothing,
         }
     }

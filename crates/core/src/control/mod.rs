@@ -600,7 +600,7 @@ impl Controller {
             let context = self.context(i, now);
             // One direction at a time, so that it is known whose queue it is.
             let other = &self.directions[i.other()];
-            let busy = matches!(other.phase, Phase::ProbeUp { .. } | Phase::Drain(_));
+            let busy = matches!(other.phase, Phase::ProbeUp(_) | Phase::Drain(_));
             let way = &mut self.directions[i];
             way.is_ambiguous = self.attributed.is_some_and(|b| b.1 >= attribution::TURNS);
             if self.attributed.is_some_and(|b| b.0 != i) {

@@ -28,6 +28,9 @@ pub(super) const ERRORS: f64 = 2.5;
 /// A queue that changes by less than this share of the time that passes is level.
 const LEVEL: f64 = 0.05;
 
+/// What happens in this many of `n` looks on average is missed by all of them once in twenty times (rule of three).
+const MISSED: f64 = 3.0;
+
 /// A probe as one direction saw it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
@@ -69,6 +72,9 @@ impl Estimate {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RateFit {
     pub known: Estimate,
+    /// The line may carry so much for all that is known, bytes/s: it need not have been busy from one probe that met
+    /// a queue to the next.
+    pub most: f64,
     /// The queue was neither growing nor shrinking: what came may have been thrown away.
     pub level: bool,
 }
@@ -210,8 +216,21 @@ fn fit(points: &[(f64, f64, f64)], noise: f64) -> Option<RateFit> {
     let error = noise * capacity / spread.sqrt();
     (error < WORST).then_some(RateFit {
         known: Estimate { capacity, error },
+        most: capacity / (1.0 - idle(points)).max(WORST),
         level: moved < (LEVEL * (last.0 - first.0)).max(2.0 * noise),
     })
+}
+
+/// The share of the time for which the bottleneck may have been idle between probes that all met a queue. It was busy
+/// from when one came until it left. In between it was not for longer than a share that so many probes would hardly
+/// have missed (the rule of three: 95 % certain).
+fn idle(points: &[(f64, f64, f64)]) -> f64 {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return 1.0;
+    };
+    let unseen = |(a, b): (&(f64, f64, f64), &(f64, f64, f64))| (b.0 - b.2 - a.0).max(0.0);
+    let unseen: f64 = points.iter().zip(points.iter().skip(1)).map(unseen).sum();
+    (unseen / (last.0 - first.0)).min(MISSED / points.len() as f64)
 }
 
 #[cfg(test)]

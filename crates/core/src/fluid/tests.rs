@@ -274,8 +274,8 @@ fn a_longer_way_is_not_taken_for_a_queue_for_long() {
     for (i, stamps, least) in [
         (Up, true, 0.75),
         (Up, false, 0.65),
-        (Down, true, 0.7),
-        (Down, false, 0.7),
+        (Down, true, 0.65),
+        (Down, false, 0.6),
     ] {
         for seed in 0..6 {
             let judged = run(&satellite(seed, i, stamps), &mut |_, _| {})[i];

@@ -5,10 +5,11 @@
 //! going upwards (`probing_up`).
 
 use super::opening::Opening;
-use super::{Context, DirectionState, Drain, GUESSED, Outcome, PATIENCE, Phase};
+use super::probing_up::FULL;
+use super::{Context, DirectionState, Drain, GUESSED, Outcome, Phase, Step};
 use crate::Direction;
 use crate::control::Reason;
-use crate::control::rate_fit::{Estimate, PACKETS, SAME};
+use crate::control::rate_fit::{Estimate, PACKETS, RateFit, SAME};
 
 /// A first estimate is not worse than this, as a share.
 const VAGUE: f64 = 0.1;
@@ -86,6 +87,15 @@ impl DirectionState {
         made > OWN * queue
     }
 
+    /// Towards us: whether less comes than the line carries, as far as is known, so that this is a burst, which goes by
+    /// itself.
+    fn goes_by_itself(&self, fit: &RateFit, context: &Context) -> bool {
+        let Some((capacity, _)) = self.capacity.filter(|_| self.dir == Direction::Down) else {
+            return false;
+        };
+        fit.most >= capacity && self.used(capacity, context) < FULL
+    }
+
     pub(super) fn congested(&mut self, context: &Context) -> Outcome {
         let Some(rate_fit) = self.estimate(f64::MIN, context) else {
             return Outcome::Nothing;
@@ -94,7 +104,7 @@ impl DirectionState {
         let known = self.known();
         let volatility = self.volatility;
         let queue = self.latest.map_or(0.0, |p| p.queue);
-        if !self.stands(queue, &found, context) {
+        if !self.stands(queue, &found, context) || self.goes_by_itself(&rate_fit, context) {
             return Outcome::Nothing;
         }
         if self.dir == Direction::Up && rate_fit.level {
@@ -117,14 +127,8 @@ impl DirectionState {
             self.is_less(shown, context.now);
         }
         let capacity = self.capacity.map_or(found.capacity, |c| c.0);
-        if let Phase::ProbeUp { before, .. } = self.phase {
-            // The try ended where it began: the line is what it was.
-            self.patience = if (capacity / before - 1.0).abs() < SAME {
-                self.stride = 0.0;
-                (2.0 * self.patience).min(self.longest_patience(context.now))
-            } else {
-                PATIENCE[0]
-            };
+        if let Phase::ProbeUp(Step { before, .. }) = self.phase {
+            self.note_try(capacity, before);
         }
         if self.dir == Direction::Up && !self.is_volatile(context.now) {
             // From now on only probes behind the cut count.
@@ -145,14 +149,21 @@ impl DirectionState {
         })
     }
 
-    /// A queue that nobody tried for says that what was sent is more than the line carries, and our own bytes say
-    /// how much more. A packet may be in front of the probe.
+    /// A queue that nobody tried for says that what was sent is more than the line carries: our own bytes say how
+    /// much more, or how soon it came. A packet may be in front of the probe.
     fn shown_by_own_bytes(&self, queue: f64, context: &Context) -> Option<f64> {
         let (capacity, p) = (self.capacity?.0, self.latest?);
+        if self.dir == Direction::Down || self.phase != Phase::Steady {
+            return None;
+        }
         let certain = queue - context.packet / capacity - context.wander;
-        let known = self.dir == Direction::Up && self.phase == Phase::Steady;
-        let unexplained = certain > self.meter.queue(capacity, p.left);
-        (known && unexplained).then(|| self.meter.carries(certain, p.left, capacity))
+        if certain > self.meter.queue(capacity, p.left) {
+            return Some(self.meter.carries(certain, p.left, capacity));
+        }
+        let grew = certain / (p.left - self.settled);
+        let full = self.meter.between(self.settled, p.left);
+        let full = full.is_some_and(|sent| sent > FULL * capacity * (p.left - self.settled));
+        (full && certain > 0.0).then(|| capacity / (1.0 + grew))
     }
 
     /// The line carries less than was thought: what was known before is no evidence any more.
@@ -306,7 +317,6 @@ impl DirectionState {
                 || failed && rate_fit.known.capacity < known)
             && self.is_clear(queue, context)
             && self.stands(queue, &rate_fit.known, context)
-            && !self.lets_in(queue, &rate_fit.known, drain, context)
         {
             if drain.followed || rate_fit.known.capacity > (1.0 - SAME) * drain.at_cut {
                 self.learn(rate_fit.known, context.now);
@@ -314,16 +324,6 @@ impl DirectionState {
                 drain.found = Some(rate_fit.known);
             }
         }
-    }
-
-    /// Whether so little comes only because of the cut: if the line were that slow, the queue would
-    /// grow.
-    fn lets_in(&self, queue: f64, found: &Estimate, drain: &Drain, context: &Context) -> bool {
-        let less = self
-            .capacity
-            .is_some_and(|c| found.capacity < (1.0 - SAME) * c.0);
-        let heard = context.now - drain.cut > context.rtt + 2.0 * context.pace;
-        self.dir == Direction::Down && less && heard && queue < drain.queue + context.rise
     }
 
     /// Whether less comes since the cut although the queue is what it was, or longer: it is
@@ -427,6 +427,7 @@ impl DirectionState {
 
     pub(super) fn drained(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
+        self.settled = context.now;
         self.next_probe_up =
             context.now + self.patience * (1.0 - self.volatility(context.now)).powi(2);
         self.quiet = context.now;

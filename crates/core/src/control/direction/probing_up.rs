@@ -4,13 +4,13 @@
 //! so the noisier the delay, the larger the step; a line that never settles is not tried but
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
-use super::{Context, DirectionState, LARGEST_FIRST, Outcome, PATIENCE, Phase};
+use super::{Context, DirectionState, LARGEST_FIRST, Outcome, PATIENCE, Phase, Step};
 use crate::Direction;
 use crate::control::Reason;
 use crate::control::rate_fit::{RateFit, SAME};
 
 /// Used to the full: this share of what may be used.
-const FULL: f64 = 0.9;
+pub(super) const FULL: f64 = 0.9;
 /// So much of a step the shaper's headroom takes, which leaves less of the line than it carries.
 const HEADROOM: f64 = 0.01;
 /// A step that is known to be smaller than this is waited for as if it were this one.
@@ -20,8 +20,10 @@ const GROWTH: f64 = 2.0;
 const LONGEST_STEP: f64 = 0.5;
 /// A try shows a queue within about this time, s, if the line does not carry it.
 const SHOWN: f64 = 1.0;
-/// A line that changed within this time, s, may change again.
-const RESTLESS: f64 = 60.0;
+/// Between tries at most, s: what a line carries more is used within about this time. A try from us makes a queue,
+/// one towards us only if more comes.
+const PATIENT_UP: f64 = 3.0;
+const PATIENT_DOWN: f64 = 2.0;
 /// How far beyond what passes a line that never settles is opened while no queue stands.
 /// From us that fills the line at once, towards us it takes senders round trips.
 const FREE_UP: f64 = 0.25;
@@ -55,11 +57,10 @@ impl DirectionState {
         }
     }
 
-    pub(super) fn longest_patience(&self, now: f64) -> f64 {
-        if now - self.changed < RESTLESS {
-            PATIENCE[1]
-        } else {
-            PATIENCE[2]
+    fn longest_patience(&self) -> f64 {
+        match self.dir {
+            Direction::Up => PATIENT_UP,
+            Direction::Down => PATIENT_DOWN,
         }
     }
 
@@ -86,18 +87,18 @@ impl DirectionState {
         }
         self.proved = self.proved.max(found);
         let more = ((standing_queue - queue) / FOLLOWS).clamp(-0.2, LONGEST_STEP);
-        self.phase = Phase::ProbeUp {
+        self.phase = Phase::ProbeUp(Step {
             level: found * (1.0 + more),
-            step: self.first_step(context) * GROWTH,
+            next: self.first_step(context) * GROWTH,
             since: context.now,
             before: found,
-        };
+        });
         Outcome::Changed(Reason::Following { dir: self.dir })
     }
 
     /// Somewhere is a queue that may come from a try.
     pub(in crate::control) fn rest(&mut self, now: f64) {
-        if let Phase::ProbeUp { .. } = self.phase {
+        if let Phase::ProbeUp(_) = self.phase {
             self.phase = Phase::Steady;
             self.next_probe_up = now + self.patience;
         }
@@ -123,68 +124,38 @@ impl DirectionState {
             return Outcome::Nothing;
         }
         let first = self.first_step(context);
-        self.phase = Phase::ProbeUp {
+        self.phase = Phase::ProbeUp(Step {
             level: capacity * (1.0 + first),
-            step: (first * GROWTH).min(LONGEST_STEP),
+            next: (first * GROWTH).min(LONGEST_STEP),
             since: context.now,
             before: capacity,
-        };
+        });
         Outcome::Changed(Reason::ProbingUp { dir: self.dir })
     }
 
     /// A step is good as soon as the queue that it would have made would have been seen.
-    pub(super) fn probe_up(
-        &mut self,
-        level: f64,
-        step: f64,
-        since: f64,
-        before: f64,
-        context: &Context,
-    ) -> Outcome {
-        let capacity = self.capacity.map_or(level, |c| c.0);
+    pub(super) fn probe_up(&mut self, step: Step, context: &Context) -> Outcome {
+        let capacity = self.capacity.map_or(step.level, |c| c.0);
         if self.is_volatile(context.now) {
-            if context.now < since + self.hold(context) {
-                return Outcome::Nothing;
-            }
-            let passes = self.throughput(context);
-            if passes < FULL * capacity {
-                // Nobody wants more now.
-                return self.rests(context);
-            }
-            let proven = passes.max(capacity);
-            self.proven(proven, context);
-            self.phase = Phase::ProbeUp {
-                level: proven * (1.0 + self.free()),
-                step,
-                since: context.now,
-                before: proven,
-            };
-            return Outcome::Changed(Reason::Following { dir: self.dir });
+            return self.probe_up_volatile(step, capacity, context);
         }
+        let shown = context.rise + context.wander + context.packet / capacity;
         // What an answer that comes now can know of.
         let known = context.now - context.rtt - context.pace;
-        let time = known - since;
+        let time = known - step.since;
         if time <= 0.0 {
             return Outcome::Nothing;
         }
         // What was so long ago is forgotten; it went on since.
-        let bytes = self.meter.between(since, known);
-        let bytes = bytes.unwrap_or_else(|| time * self.throughput(context));
-        let reached = bytes / time;
-        let shown = context.rise + context.wander + context.packet / capacity;
-        if bytes / capacity - time > shown {
+        let bytes = self.meter.between(step.since, known);
+        let reached = bytes.map_or_else(|| self.throughput(context), |bytes| bytes / time);
+        if (reached / capacity - 1.0) * time > shown {
             self.proven(reached, context);
-            self.phase = Phase::ProbeUp {
-                level: level.max(reached * (1.0 + step)),
-                step: (step * GROWTH).min(LONGEST_STEP),
-                since: context.now,
-                before,
-            };
-            return Outcome::Changed(Reason::ProbingUp { dir: self.dir });
+            return self.goes_on(step, step.level.max(reached * (1.0 + step.next)), context);
         }
-        let due = 2.0 * shown / (level / capacity - 1.0).max(STEP) + 2.0 * context.rtt;
+        let due = 2.0 * shown / (step.level / capacity - 1.0).max(STEP) + 2.0 * context.rtt;
         let passes = self.throughput(context).max(reached);
-        let wanted = passes > FULL * level;
+        let wanted = passes > FULL * step.level;
         let wait = if passes > capacity {
             // More than is known to, which will show.
             due.max(SHOWN)
@@ -198,25 +169,61 @@ impl DirectionState {
         }
         if wanted {
             // The step was too small to show.
-            self.phase = Phase::ProbeUp {
-                level: level * (1.0 + step),
-                step: (step * GROWTH).min(LONGEST_STEP),
-                since: context.now,
-                before,
-            };
-            return Outcome::Changed(Reason::ProbingUp { dir: self.dir });
+            return self.goes_on(step, step.level * (1.0 + step.next), context);
         }
         // Nobody wants more now.
-        if capacity > before * (1.0 + SAME) {
-            self.changed(Some(before), capacity, context.now);
-            self.patience = PATIENCE[0];
+        if capacity > step.before * (1.0 + SAME) {
+            self.changed(Some(step.before), capacity, context.now);
+            self.patience = PATIENCE;
         }
         self.rests(context)
+    }
+
+    fn goes_on(&mut self, step: Step, level: f64, context: &Context) -> Outcome {
+        self.phase = Phase::ProbeUp(Step {
+            level,
+            next: (step.next * GROWTH).min(LONGEST_STEP),
+            since: context.now,
+            before: step.before,
+        });
+        Outcome::Changed(Reason::ProbingUp { dir: self.dir })
+    }
+
+    /// A try is over: one that ended where it began says that the line is what it was.
+    pub(super) fn note_try(&mut self, capacity: f64, before: f64) {
+        self.patience = if (capacity / before - 1.0).abs() < SAME {
+            self.stride = 0.0;
+            (2.0 * self.patience).min(self.longest_patience())
+        } else {
+            PATIENCE
+        };
+    }
+
+    /// The same on a line that never settles, where it is opened further for as long as it is used.
+    fn probe_up_volatile(&mut self, step: Step, capacity: f64, context: &Context) -> Outcome {
+        if context.now < step.since + self.hold(context) {
+            return Outcome::Nothing;
+        }
+        let passes = self.throughput(context);
+        if passes < FULL * capacity {
+            // Nobody wants more now.
+            return self.rests(context);
+        }
+        let proven = passes.max(capacity);
+        self.proven(proven, context);
+        self.phase = Phase::ProbeUp(Step {
+            level: proven * (1.0 + self.free()),
+            since: context.now,
+            before: proven,
+            ..step
+        });
+        Outcome::Changed(Reason::Following { dir: self.dir })
     }
 
     /// The try is over: so much went through.
     fn rests(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
+        self.settled = context.now;
         self.next_probe_up =
             context.now + 0.5 * self.patience * (1.0 - self.volatility(context.now)).powi(2);
         Outcome::Changed(Reason::Proven { dir: self.dir })
@@ -254,14 +261,19 @@ mod tests {
             let t = 9.0 + f64::from(n) * 0.01;
             way.meter.note(t, used * 1e6 * t);
         }
-        let before = 1e6;
-        let _ = way.probe_up(1.25e6, 0.25, 9.0, before, &context(10.0));
+        let step = Step {
+            level: 1.25e6,
+            next: 0.25,
+            since: 9.0,
+            before: 1e6,
+        };
+        let _ = way.probe_up(step, &context(10.0));
         way.phase
     }
 
     #[test]
     fn a_line_that_never_settles_is_tried_for_as_long_as_it_is_used() {
-        assert!(matches!(phase_after_a_try(1.2), Phase::ProbeUp { .. }));
+        assert!(matches!(phase_after_a_try(1.2), Phase::ProbeUp(_)));
         assert_eq!(phase_after_a_try(0.1), Phase::Steady);
     }
 }

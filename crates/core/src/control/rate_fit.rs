@@ -254,4 +254,24 @@ mod tests {
         let found = look(2.0).unwrap().known;
         assert!((found.capacity / 1e6 - 1.0).abs() < 1e-6, "{found:?}");
     }
+
+    /// Exit, bytes until then, queue: one probe each 70 ms.
+    fn points(queues: &[f64]) -> Vec<(f64, f64, f64)> {
+        let numbered = (0..).map(f64::from).zip(queues);
+        numbered.map(|(n, &q)| (0.07 * n, 5e4 * n, q)).collect()
+    }
+
+    #[test]
+    fn between_short_queues_there_may_be_none() {
+        let most = |queues: &[f64]| {
+            let fit = fit(&points(queues), 0.001).unwrap();
+            fit.most / fit.known.capacity
+        };
+        // Each probe came before the one before it had left.
+        assert!((most(&[0.1, 0.08, 0.09]) - 1.0).abs() < 1e-9);
+        // For 30 of each 70 ms nobody looked.
+        assert!((most(&[0.04, 0.04, 0.04]) - 7.0 / 4.0).abs() < 1e-9);
+        // Thirty probes would hardly all have met a queue that stands for less than nine tenths of the time.
+        assert!((most(&[0.01; 30]) - 1.0 / 0.9).abs() < 1e-9);
+    }
 }

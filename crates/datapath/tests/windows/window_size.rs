@@ -133,6 +133,31 @@ fn a_window_opens_as_fast_as_it_is_used() {
 }
 
 #[test]
+fn what_is_on_its_way_when_windows_are_first_bounded_measures_no_round_trip() {
+    for form in Form::all() {
+        let mut bench = Bench::new(form.link, None);
+        let who = Peers {
+            options: Vec::new(),
+            ..Peers::default()
+        };
+        let (first, second) = who.syns();
+        bench.up(form, &first);
+        pass(30);
+        bench.down(form, &second);
+        bench.up(form, &who.acknowledge(0, u16::MAX));
+        bench.line(Some(100_000));
+        // Whoever sends this knew an edge that we have not seen.
+        bench.up(form, &who.acknowledge(0, 1000));
+        bench.down(form, &who.data(0, 1280));
+        pass(2);
+        bench.up(form, &who.acknowledge(1280, u16::MAX));
+        let window = bench.flow(form).grant.window.unwrap();
+        // 100 Mbit/s for 30 ms are 375 kB.
+        assert!(window > 300_000, "{window}");
+    }
+}
+
+#[test]
 fn what_is_left_alone() {
     const MPTCP: [u8; 4] = [30, 4, 1, 0x81];
     let all = |bench: &Bench, form: Form, who: &Peers, what: &str| {

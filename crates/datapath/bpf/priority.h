@@ -99,6 +99,10 @@ static __always_inline void set_priority(struct __sk_buff *skb, const struct dir
 	counts->tier_packets[dir & 1][tier] += p->segments;
 	counts->tier_bytes[dir & 1][tier] += p->length;
 
+	if (f->limit && (c->mode == PRIORITY_TIER_CLASS || c->mode == PRIORITY_BUCKET_CLASS)) {
+		skb->priority = c->major | (LIMIT_CLASS + LIMIT_STEP * f->limit + 1 + tier);
+		return;
+	}
 	switch (c->mode) {
 	case PRIORITY_CAKE_TIN:
 		if (cake_knows)

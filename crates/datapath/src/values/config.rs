@@ -39,6 +39,15 @@ pub(crate) struct Config {
     pub(crate) first_rule: u32,
     /// How many there are.
     pub(crate) rules: u32,
+    /// Kinds of names that there are.
+    pub(crate) names: u32,
+    /// There are ceilings or marks.
+    pub(crate) acts: bool,
+    /// What name servers answer is to be kept.
+    pub(crate) asks_dns: bool,
+    /// Ceilings of tiers, and marks plus one, 0 for none.
+    pub(crate) tier_limit: [u8; 4],
+    pub(crate) tier_dscp: [u8; 4],
     /// Egress and ingress.
     pub(crate) direction: PerDirection<DirectionConfig>,
 }
@@ -78,6 +87,11 @@ impl Config {
             generation: self.generation,
             first_rule: self.first_rule,
             rules: self.rules,
+            names: self.names,
+            acts: self.acts.into(),
+            asks_dns: self.asks_dns.into(),
+            tier_limit: self.tier_limit,
+            tier_dscp: self.tier_dscp,
             dir: by_index(self.direction.map(DirectionConfig::to_layout)),
         }
     }
@@ -88,6 +102,11 @@ impl Config {
             generation: c.generation,
             first_rule: c.first_rule,
             rules: c.rules,
+            names: c.names,
+            acts: c.acts > 0,
+            asks_dns: c.asks_dns > 0,
+            tier_limit: c.tier_limit,
+            tier_dscp: c.tier_dscp,
             direction: per_direction(c.dir).map(DirectionConfig::from_layout),
         }
     }

@@ -81,7 +81,7 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 	account(&f->dir[dir & 1], p, now);
 	if (p->key.proto == IPPROTO_TCP)
 		measure_rtt(f, p, dir, now);
-	set_priority(skb, &c->dir[dir & 1], f, p, dir, now, counts);
+	set_priority(skb, &c->dir[dir & 1], now < c->quiet_until, f, p, dir, now, counts);
 	clamp_mss(skb, s, c->dir[!(dir & 1)].max_packet);
 	if (dir == UP && f->set_dscp && f->set_dscp - 1 != p->dscp)
 		write_dscp(skb, s->ip_at, (f->set_dscp - 1) & 63);

@@ -59,6 +59,7 @@ struct direction_config {
 };
 
 struct config {
+	__u64 quiet_until; /* until then what is no call waits behind everything else, ns */
 	__u32 generation; /* changes with the rules */
 	__u32 first_rule; /* where the set of this generation begins */
 	__u32 rules;      /* how many there are */
@@ -69,6 +70,7 @@ struct config {
 	__u8 tier_limit[TIERS]; /* of flows that have none of their own, as in struct name */
 	__u8 tier_dscp[TIERS];
 	struct direction_config dir[2];
+	__u32 pad2;
 };
 
 /* Which conditions a rule has; all of them must hold. */

@@ -151,6 +151,25 @@ impl Maps {
         self.set_config(config)
     }
 
+    /// Until then, on the steady clock, what is no call waits behind everything else; zero: it does not.
+    pub fn set_quiet(&mut self, until: Duration) -> Result<(), Error> {
+        let quiet_until = until.as_nanos() as u64;
+        self.set_config(Config {
+            quiet_until,
+            ..self.config()?
+        })
+    }
+
+    /// What [`Maps::set_quiet`] was told last.
+    pub fn quiet_until(&self) -> Result<Duration, Error> {
+        Ok(Duration::from_nanos(self.config()?.quiet_until))
+    }
+
+    /// Changes whenever somebody tells the programs rules.
+    pub fn generation(&self) -> Result<u32, Error> {
+        Ok(self.config()?.generation)
+    }
+
     /// The line whose arrivals are held to its rate by receive windows; `None`: windows are left
     /// alone.
     pub fn set_line(&mut self, line: Option<Line>) -> Result<(), Error> {

@@ -6,6 +6,7 @@
 
 pub mod attr;
 mod error;
+pub mod dns;
 pub mod flowtable;
 pub mod link;
 pub mod message;

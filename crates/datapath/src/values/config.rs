@@ -33,6 +33,8 @@ pub struct DirectionConfig {
 /// What the programs are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Config {
+    /// Until then what is no call waits, ns.
+    pub(crate) quiet_until: u64,
     /// Changes with the rules.
     pub(crate) generation: u32,
     /// Where the set of rules begins.
@@ -84,6 +86,7 @@ impl Config {
     /// As in the map.
     pub(crate) fn to_layout(self) -> layout::Config {
         layout::Config {
+            quiet_until: self.quiet_until,
             generation: self.generation,
             first_rule: self.first_rule,
             rules: self.rules,
@@ -99,6 +102,7 @@ impl Config {
     /// From the map.
     pub(crate) fn from_layout(c: &layout::Config) -> Self {
         Config {
+            quiet_until: c.quiet_until,
             generation: c.generation,
             first_rule: c.first_rule,
             rules: c.rules,

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::error::words;
 use crate::layout;
 use crate::values::{
-    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, NameKey, Policed, RTT_SAMPLES,
+    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Name, NameKey, Policed, RTT_SAMPLES,
     RttHistogram, RttSample, Rule, RuleSet, answer_key, policer_to_layout, sender_key, step_end,
 };
 
@@ -234,6 +234,20 @@ impl Maps {
             ..config
         })?;
         self.forget_names(set, before)
+    }
+
+    /// Says something of one name, beside what was told, until the rules are told again.
+    pub fn say(&mut self, key: NameKey, name: Name) -> Result<(), Error> {
+        let (bytes, value) = (key.to_layout().to_bytes(), name.to_layout().to_bytes());
+        self.names
+            .insert(bytes, value, 0)
+            .map_err(failed("set", NAMES_MAP))?;
+        let config = self.config()?;
+        self.set_config(Config {
+            generation: config.generation.wrapping_add(1),
+            names: config.names | key.bit(),
+            ..config
+        })
     }
 
     /// Removes names that `set` does not have.

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use evenkeel_autorate::{Budget, Host};
 use evenkeel_core::plan::Mode;
-use evenkeel_core::rules::FlowRule;
+use evenkeel_core::rules::{FlowRule, check};
 use evenkeel_core::{Framing, PerDirection, Rate};
 use evenkeel_terminal::Failure;
 use serde::Deserialize;
@@ -150,7 +150,7 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let form: Form = toml::from_str(text).map_err(|e: toml::de::Error| {
             let at = e.span().map_or(0, |s| s.start);
-            format!("line {}: {}", line(text, at), e.message())
+            format!("{}: {}", place(text, at), e.message())
         })?;
         let all = Text(text);
         let usual = LineConfig {
@@ -170,8 +170,8 @@ impl Config {
         for own in &form.line {
             let device = own.device.get_ref().clone();
             if lines.iter().any(|(d, _)| *d == device) {
-                let at = line(text, own.device.span().start);
-                return Err(format!("line {at}: {device} has a [[line]] already"));
+                let at = place(text, own.device.span().start);
+                return Err(format!("{at}: {device} has a [[line]] already"));
             }
             lines.push((device.clone(), all.line(own, &usual)?));
             devices.push(device);
@@ -185,8 +185,8 @@ impl Config {
         if let Some(url) = &form.mqtt
             && !url.get_ref().starts_with("mqtt://")
         {
-            let at = line(text, url.span().start);
-            return Err(format!("line {at}: mqtt does not begin with mqtt://"));
+            let at = place(text, url.span().start);
+            return Err(format!("{at}: mqtt does not begin with mqtt://"));
         }
         Ok(Config {
             rules: all.rules(&form.rules)?,
@@ -202,9 +202,24 @@ impl Config {
     }
 }
 
-/// The line of a place in the file, from 1.
-fn line(text: &str, at: usize) -> usize {
-    text[..at.min(text.len())].matches('\n').count() + 1
+/// A place in the file: its line and the character in it, both from 1.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("line {line}, column {column}")
+}
+
+/// Where the word stands that `why` begins with, in a value that begins at `at`.
+fn word(text: &str, at: usize, value: &str, why: &str) -> usize {
+    let quoted = why.strip_prefix('"').and_then(|w| w.split('"').next());
+    let in_value = quoted.and_then(|w| value.find(w));
+    // Behind the quote, and where nothing is escaped.
+    let inner = text.get(at..).and_then(|t| t.find(value));
+    match (in_value, inner) {
+        (Some(n), Some(inner)) => at + inner + n,
+        _ => at,
+    }
 }
 
 /// The file, for the lines of what is wrong in it.
@@ -235,7 +250,12 @@ impl Text<'_> {
         let parsed = rules
             .iter()
             .map(|r| self.value(&format!("rule {:?}:", r.get_ref()), r));
-        parsed.collect()
+        let parsed: Vec<FlowRule> = parsed.collect::<Result<_, _>>()?;
+        check(&parsed).map_err(|(n, why)| {
+            let at = place(self.0, rules[n].span().start);
+            format!("{at}: rule {:?}: {why}", rules[n].get_ref())
+        })?;
+        Ok(parsed)
     }
 
     fn value<T: FromStr<Err: Display>>(
@@ -245,9 +265,10 @@ impl Text<'_> {
     ) -> Result<T, String> {
         let text = value.get_ref();
         let parsed = text.parse();
-        parsed.map_err(|e| {
-            let line = line(self.0, value.span().start);
-            format!("line {line}: {what} {e}")
+        parsed.map_err(|e: T::Err| {
+            let why = e.to_string();
+            let at = word(self.0, value.span().start, text, &why);
+            format!("{}: {what} {why}", place(self.0, at))
         })
     }
 

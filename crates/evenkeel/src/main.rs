@@ -12,6 +12,7 @@ mod gateway;
 mod history;
 mod lab;
 mod ping;
+mod quiet;
 mod run;
 mod service;
 mod trace;
@@ -45,6 +46,8 @@ enum Command {
     Clear(args::Clear),
     /// Say what is in force and what it did so far
     Status(args::Status),
+    /// Do not disturb: for an hour a call comes before everything else
+    Quiet(quiet::Quiet),
     /// Who uses the line now, how urgent that is and why
     Flows(flows::Flows),
     /// What the line did: rates, latency and reasons, minute by minute for 60 days
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => ask::reload(&args),
         Command::Clear(args) => clear::clear(&args),
         Command::Status(args) => gateway::status(&args),
+        Command::Quiet(args) => quiet::quiet(&args),
         Command::Flows(args) => flows::flows(&args),
         Command::History(args) => history::history(&args),
         Command::Ping(args) => ping::ping(&args),

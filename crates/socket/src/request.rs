@@ -64,6 +64,30 @@ pub enum Request {
         #[serde(default)]
         token: Option<String>,
     },
+    /// To put a flow into another tier until it ends.
+    Move {
+        /// Of this device; of the one that is shaped without it.
+        #[serde(default)]
+        device: Option<String>,
+        /// Its number.
+        flow: u16,
+        /// A more urgent one; a less urgent one otherwise.
+        raise: bool,
+        /// Needed from a page's server.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// To let everything that is no call wait behind everything else for a while.
+    Quiet {
+        /// On this device; on all without it.
+        #[serde(default)]
+        device: Option<String>,
+        /// For so long; nought ends it.
+        seconds: u32,
+        /// Needed from a page's server.
+        #[serde(default)]
+        token: Option<String>,
+    },
     /// To let go of a device for a while: it is as it was before until the lease ends. Asked again it is prolonged.
     Pause {
         /// Which.
@@ -101,6 +125,8 @@ impl Request {
         match self {
             Request::Clear { .. }
             | Request::Set { .. }
+            | Request::Move { .. }
+            | Request::Quiet { .. }
             | Request::Pause { .. }
             | Request::Resume { .. }
             | Request::Reload { .. } => true,
@@ -116,6 +142,8 @@ impl Request {
         match self {
             Request::Clear { token, .. }
             | Request::Set { token, .. }
+            | Request::Move { token, .. }
+            | Request::Quiet { token, .. }
             | Request::Pause { token, .. }
             | Request::Resume { token, .. }
             | Request::Reload { token } => token.as_deref(),

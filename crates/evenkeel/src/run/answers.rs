@@ -69,6 +69,8 @@ impl Answers {
             Request::Check { .. } => Reply::done("this is the token"),
             order @ (Request::Clear { .. }
             | Request::Set { .. }
+            | Request::Move { .. }
+            | Request::Quiet { .. }
             | Request::Pause { .. }
             | Request::Resume { .. }
             | Request::Reload { .. }) => self.order(order),

@@ -21,6 +21,8 @@ use super::pauses::{LONGEST, Pause, Pauses};
 use super::settings::{Override, Run, settings};
 use super::watcher::Voice;
 use crate::config::Config;
+use crate::flows::Moved;
+use crate::quiet;
 use crate::service::Service;
 
 /// Between two looks at signals, lines and children.
@@ -277,6 +279,15 @@ impl Daemon {
             Request::Pause {
                 device, seconds, ..
             } => self.pause(&device, Duration::from_secs(seconds.into())),
+            Request::Move {
+                device,
+                flow,
+                raise,
+                ..
+            } => self.move_flow(device.as_deref(), flow, raise),
+            Request::Quiet {
+                device, seconds, ..
+            } => quiet::set(&self.dir, device.as_deref(), seconds),
             Request::Resume { device, .. } => match self.pauses.take(&device) {
                 Some(pause) => self
                     .resume(pause)
@@ -295,6 +306,20 @@ impl Daemon {
             }
             Err(e) => Reply::refused(e.code(), e),
         }
+    }
+
+    /// Puts a flow into another tier.
+    fn move_flow(&self, device: Option<&str>, flow: u16, raise: bool) -> Result<String, Failure> {
+        let moved = Moved::find(&self.dir, device, flow, raise)?;
+        let followed = self.lines.iter().find(|l| l.device().as_ref() == Some(&moved.device));
+        let line = followed.ok_or_else(|| {
+            Failure::usage(format_args!("{} is not followed by this daemon", moved.device))
+        })?;
+        if !line.by_hand.put(moved.key, moved.tier) {
+            return Err(Failure::usage("too many flows are raised or lowered; `evenkeel reload` ends that"));
+        }
+        moved.tell()?;
+        Ok(moved.said)
     }
 
     /// Lets go of a device until the lease ends.

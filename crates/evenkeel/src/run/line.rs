@@ -11,6 +11,7 @@ use evenkeel_autorate::{Ended, Order};
 use evenkeel_terminal::{Failure, print};
 
 use super::expectation::Expectation;
+use super::people::{ByHand, People};
 use super::settings::{Override, Run, settings};
 use super::watcher::{LineWatcher, Pulse, Voice};
 use crate::config::Config;
@@ -27,6 +28,8 @@ pub(crate) struct Line {
     pub(crate) told: Override,
     /// When it last showed that it lives.
     pub(crate) pulse: Pulse,
+    /// Flows that are raised or lowered until it is told something else.
+    pub(crate) by_hand: ByHand,
     device: Arc<Mutex<Option<String>>>,
     order: Order,
     thread: JoinHandle<Outcome>,
@@ -50,6 +53,7 @@ impl Line {
         goes_on: bool,
     ) -> Result<Self, Failure> {
         let order = Order::default();
+        let by_hand = ByHand::default();
         let (pulse, device) = (Pulse::default(), Arc::<Mutex<Option<String>>>::default());
         let job = Job {
             common,
@@ -58,6 +62,7 @@ impl Line {
             goes_on,
             order: order.clone(),
             pulse: pulse.clone(),
+            by_hand: by_hand.clone(),
             device: Arc::clone(&device),
         };
         let builder =
@@ -67,6 +72,7 @@ impl Line {
             named,
             told,
             pulse,
+            by_hand,
             device,
             order,
             thread,
@@ -111,6 +117,7 @@ struct Job {
     goes_on: bool,
     order: Order,
     pulse: Pulse,
+    by_hand: ByHand,
     device: Arc<Mutex<Option<String>>>,
 }
 
@@ -141,6 +148,7 @@ impl Job {
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
         let mut watcher =
             LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device);
+        let people = People::start(&device, &settings.request.rules, self.by_hand.clone());
         let ended = evenkeel_autorate::run(settings, &self.order, &mut watcher);
         let (how, said) = match &ended {
             Ok(Ended::AsBefore) => ("evenkeel run ended", "as it was before"),
@@ -154,6 +162,7 @@ impl Job {
             ),
             Err(_) => ("evenkeel run failed", ""),
         };
+        drop(people);
         watcher.close(how);
         ended?;
         print(&format!("{device}: {said}\n"))

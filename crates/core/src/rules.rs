@@ -14,9 +14,11 @@ use std::str::FromStr;
 use crate::classify::{Match, Proto, Tier, default_rules};
 
 mod limit;
+mod volume;
 mod when;
 
 pub use limit::{Amount, Limit};
+pub use volume::Volume;
 pub use when::When;
 
 /// Most rules of a person that the programs ask one after the other.
@@ -74,6 +76,8 @@ pub struct FlowRule {
     pub device: Option<String>,
     /// When it holds; always without it.
     pub when: Option<When>,
+    /// It holds once the device, or without one the line, has moved so much this month.
+    pub after: Option<Volume>,
     /// How much its flows may have together, and what they always get.
     pub limit: Option<Limit>,
     /// DSCP that is written into what we send.
@@ -98,6 +102,7 @@ impl FlowRule {
             name: None,
             device: None,
             when: None,
+            after: None,
             limit: None,
             set_dscp: None,
             cake_knows: false,
@@ -125,14 +130,18 @@ impl FlowRule {
 
     /// Whether what it means changes with time, so that a process has to stay.
     pub fn needs_process(&self) -> bool {
-        self.names() > 0 || self.when.is_some()
+        self.names() > 0 || self.when.is_some() || self.after.is_some()
     }
 
-    /// The tier whose flows have this ceiling or mark, whatever brought them there: `bulk max 20%`.
-    pub fn of_tier(&self) -> Option<Tier> {
+    /// The tiers whose flows have this ceiling or mark, whatever brought them there: `bulk max 20%`; `any max 5mbit` is
+    /// about all.
+    pub fn of_tiers(&self) -> &[Tier] {
         let acts = self.limit.is_some() || self.set_dscp.is_some();
-        let whole = acts && !self.asks() && self.names() == 0;
-        self.tier.filter(|_| whole)
+        match (&self.tier, acts && !self.asks() && self.names() == 0) {
+            (_, false) => &[],
+            (None, true) => &Tier::ALL,
+            (Some(tier), true) => std::slice::from_ref(tier),
+        }
     }
 }
 
@@ -204,7 +213,7 @@ pub fn defaults() -> Vec<FlowRule> {
 const FORM: &str = "a rule is a tier (voice, video, best-effort, bulk, any) and conditions: tcp, udp, \
                     icmp, proto N, port N-M, local-port N-M, remote-port N-M, local ADDRESS/BITS, \
                     remote ADDRESS/BITS, dscp N, mark N/MASK, cgroup PATH, program NAME, name NAME, \
-                    device NAME, HH:MM-HH:MM, mon-fri; and what is done: max RATE, min RATE, set-dscp N";
+                    device NAME, HH:MM-HH:MM, mon-fri, after 100GB/month; and what is done: max RATE, min RATE, set-dscp N";
 
 impl FromStr for FlowRule {
     type Err = String;
@@ -272,6 +281,7 @@ impl FromStr for FlowRule {
                 "device" => rule.device = Some(value()?.to_lowercase()),
                 "max" => rule.limit.get_or_insert_default().max = Some(limit::pair(value()?)?),
                 "min" => rule.limit.get_or_insert_default().min = Some(limit::pair(value()?)?),
+                "after" => rule.after = Some(value()?.parse()?),
                 "set-dscp" => rule.set_dscp = Some(dscp(value()?)?),
                 other => return Err(format!("{other:?} is no condition; {FORM}")),
             }
@@ -288,9 +298,6 @@ impl FlowRule {
         }
         if self.tier.is_none() && self.limit.is_none() && self.set_dscp.is_none() {
             return Err("without a tier it needs max, min or set-dscp".into());
-        }
-        if self.tier.is_none() && !self.asks() && self.names() == 0 {
-            return Err("without a tier it needs a condition".into());
         }
         Ok(self)
     }
@@ -451,6 +458,9 @@ impl fmt::Display for FlowRule {
         if let Some(n) = self.set_dscp {
             write!(f, " set-dscp {n}")?;
         }
+        if let Some(volume) = self.after {
+            write!(f, " after {volume}")?;
+        }
         match &self.when {
             Some(when) => write!(f, " {when}"),
             None => Ok(()),
@@ -505,15 +515,17 @@ mod tests {
             "any device tv max 15mbit/5mbit",
             "voice udp program zoom name zoom.us set-dscp 46 08:00-18:00",
             "bulk max 20% min 1mbit sat,sun",
+            "any device tv max 2mbit after 100GB/month",
+            "any max 5mbit 08:00-12:00",
         ] {
             assert_eq!(rule(text).to_string(), text);
         }
         assert_eq!(rule("host TV max 15mbit"), rule("any device tv max 15mbit/15mbit"));
         assert_eq!(rule("video name *.Example.ORG."), rule("video name example.org"));
-        assert_eq!(rule("bulk max 20%").of_tier(), Some(Tier::Bulk));
-        assert_eq!(rule("bulk max 20% 18:00-23:00").of_tier(), Some(Tier::Bulk));
-        assert_eq!(rule("bulk").of_tier(), None);
-        assert_eq!(rule("bulk port 80 max 20%").of_tier(), None);
+        assert_eq!(rule("bulk max 20%").of_tiers(), [Tier::Bulk]);
+        assert_eq!(rule("any max 20% 18:00-23:00").of_tiers(), Tier::ALL);
+        assert_eq!(rule("bulk").of_tiers(), []);
+        assert_eq!(rule("bulk port 80 max 20%").of_tiers(), []);
         assert!(rule("bulk 18:00-23:00").needs_process() && !rule("bulk max 20%").needs_process());
     }
 
@@ -568,7 +580,7 @@ mod tests {
             ("voice cgroup /../x", "begins with /"),
             ("voice user alice", "\"user\" is no condition"),
             ("any port 5", "needs max"),
-            ("any max 5mbit", "needs a condition"),
+            ("any max 5mbit after 5GB", "\"5GB\""),
             ("voice name a..b", "not a DNS name"),
             ("host tv max 0%", "\"0%\""),
             ("host tv max 101%", "\"101%\""),

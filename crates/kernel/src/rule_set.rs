@@ -29,6 +29,10 @@ pub struct Known {
     pub names: Keys,
     /// Of devices on our side.
     pub devices: Keys,
+    /// Bytes that devices have moved this month, by the names that rules have for them, and the whole line.
+    pub moved: BTreeMap<String, u64>,
+    /// The same of the whole line.
+    pub moved_by_all: u64,
     /// Flows that somebody put into a tier by hand.
     pub by_hand: BTreeMap<NameKey, Tier>,
 }
@@ -112,13 +116,17 @@ impl Job<'_> {
         let bits = if rule.asks() || rule.names() != 1 { rule.names() as u32 } else { 0 };
         let first_bit = self.bits;
         self.bits += bits;
-        if rule.when.is_some_and(|w| !w.holds(self.known.minute)) {
+        let is_time = rule.when.is_none_or(|w| w.holds(self.known.minute));
+        if !is_time || !self.is_used_up(rule) {
             return Ok(());
         }
-        if let Some(tier) = rule.of_tier() {
+        let tiers = rule.of_tiers();
+        for tier in tiers {
             let (own, mark) = (&mut self.set.tier_limit, &mut self.set.tier_dscp);
-            own[tier as usize] = own[tier as usize].or(limit);
-            mark[tier as usize] = mark[tier as usize].or(rule.set_dscp);
+            own[*tier as usize] = own[*tier as usize].or(limit);
+            mark[*tier as usize] = mark[*tier as usize].or(rule.set_dscp);
+        }
+        if !tiers.is_empty() {
             return Ok(());
         }
         let says = Name {
@@ -147,6 +155,18 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// Whether what a rule waits for has been moved.
+    fn is_used_up(&self, rule: &FlowRule) -> bool {
+        let Some(volume) = rule.after else {
+            return true;
+        };
+        let moved = match &rule.device {
+            Some(device) => self.known.moved.get(device).copied().unwrap_or_default(),
+            None => self.known.moved_by_all,
+        };
+        moved >= volume.0
+    }
+
     /// What each of a rule's names stands for, as far as that is known.
     fn keys<'k>(known: &'k Known, rule: &FlowRule) -> Vec<Option<&'k BTreeSet<NameKey>>> {
         let kinds = [
@@ -167,6 +187,10 @@ mod tests {
 
     fn rules(texts: &[&str]) -> Vec<FlowRule> {
         texts.iter().map(|t| t.parse().unwrap()).collect()
+    }
+
+    fn rules_of_a_budget() -> Vec<FlowRule> {
+        rules(&["any max 4mbit after 5GB/month", "host tv max 1mbit after 1GB/month"])
     }
 
     #[test]
@@ -198,6 +222,11 @@ mod tests {
         assert_eq!(set.rules[2].position, 6);
         assert_eq!(set.tier_limit, [None, None, None, Some(2)]);
         assert!(set.asks_dns);
+        // Used up: the rule is there from then on.
+        let waits = rules_of_a_budget();
+        assert_eq!(rule_set(&waits, &known).unwrap().tier_limit, [None; 4]);
+        known.moved_by_all = 5_000_000_000;
+        assert_eq!(rule_set(&waits, &known).unwrap().tier_limit, [Some(1); 4]);
         // By day a ceiling has the number that it has at night.
         known.minute = 12 * 60;
         known.names.remove("example.org");

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use evenkeel_autorate::{Budget, Host};
 use evenkeel_core::plan::Mode;
-use evenkeel_core::rules::{FlowRule, check};
+use evenkeel_core::rules::{FlowRule, Volume, When, check};
 use evenkeel_core::{Framing, PerDirection, Rate};
 use evenkeel_terminal::Failure;
 use serde::Deserialize;
@@ -30,6 +30,8 @@ struct Form {
     /// All from here on are for `run` alone.
     device: Option<OneOrMore>,
     mode: Option<Spanned<String>>,
+    #[serde(default)]
+    mode_at: Vec<Spanned<String>>,
     framing: Option<Spanned<String>>,
     /// Towards us, from us; so is `max`.
     min: Option<[Spanned<String>; 2]>,
@@ -37,6 +39,7 @@ struct Form {
     #[serde(default)]
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
+    budget: Option<Spanned<String>>,
     #[serde(default)]
     keep: bool,
     http: Option<Spanned<String>>,
@@ -63,18 +66,42 @@ enum OneOrMore {
 struct LineForm {
     device: Spanned<String>,
     mode: Option<Spanned<String>>,
+    #[serde(default)]
+    mode_at: Vec<Spanned<String>>,
     framing: Option<Spanned<String>>,
     min: Option<[Spanned<String>; 2]>,
     max: Option<[Spanned<String>; 2]>,
     #[serde(default)]
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
+    budget: Option<Spanned<String>>,
+}
+
+/// A mode that holds at times: `bandwidth 01:00-06:00`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ModeAt {
+    pub(crate) mode: Mode,
+    pub(crate) when: When,
+}
+
+impl FromStr for ModeAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mode, when) = text.trim().split_once(' ').ok_or("is not like \"bandwidth 01:00-06:00\"")?;
+        Ok(ModeAt {
+            mode: mode.parse()?,
+            when: When::parse(when)?,
+        })
+    }
 }
 
 /// What is said of a line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LineConfig {
     pub(crate) mode: Option<Mode>,
+    /// The first that holds comes before `mode`.
+    pub(crate) mode_at: Vec<ModeAt>,
     pub(crate) framing: Option<Framing>,
     /// Never shape to less, and to more.
     pub(crate) min: Option<PerDirection<Rate>>,
@@ -83,6 +110,16 @@ pub(crate) struct LineConfig {
     pub(crate) targets: Vec<Host>,
     /// How much its probes may take in a month.
     pub(crate) budget: Option<Budget>,
+    /// How much the line may move in a month before it is said.
+    pub(crate) volume: Option<Volume>,
+}
+
+impl LineConfig {
+    /// The mode in this minute of the week.
+    pub(crate) fn mode_in(&self, minute: u16) -> Option<Mode> {
+        let timed = self.mode_at.iter().find(|m| m.when.holds(minute));
+        timed.map(|m| m.mode).or(self.mode)
+    }
 }
 
 /// Who may read pages.
@@ -160,6 +197,8 @@ impl Config {
             max: all.rates("max", form.max.as_ref())?,
             targets: all.list("target", &form.targets)?,
             budget: all.one("probe_budget", form.probe_budget.as_ref())?,
+            mode_at: all.list("mode_at", &form.mode_at)?,
+            volume: all.one("budget", form.budget.as_ref())?,
         };
         let mut devices = match form.device {
             None => Vec::new(),
@@ -229,7 +268,14 @@ impl Text<'_> {
     /// What one line has of its own, and for the rest what is usual.
     fn line(&self, own: &LineForm, usual: &LineConfig) -> Result<LineConfig, String> {
         let targets = self.list("target", &own.targets)?;
+        let mode_at: Vec<ModeAt> = self.list("mode_at", &own.mode_at)?;
         Ok(LineConfig {
+            mode_at: if mode_at.is_empty() && own.mode.is_none() {
+                usual.mode_at.clone()
+            } else {
+                mode_at
+            },
+            volume: self.one("budget", own.budget.as_ref())?.or(usual.volume),
             mode: self.one("mode", own.mode.as_ref())?.or(usual.mode),
             framing: self.one("framing", own.framing.as_ref())?.or(usual.framing),
             min: self.rates("min", own.min.as_ref())?.or(usual.min),

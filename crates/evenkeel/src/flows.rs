@@ -213,12 +213,7 @@ impl Moved {
         };
         Ok(Moved {
             device,
-            key: NameKey::Tuple {
-                proto: key.proto,
-                local_port: key.local_port,
-                remote: key.remote,
-                remote_port: key.remote_port,
-            },
+            key: tuple(key),
             tier,
             said: format!(
                 "{} to {} is {tier} now, until it ends",
@@ -238,6 +233,16 @@ impl Moved {
         };
         maps.say(self.key, name).map_err(Error::from)?;
         Ok(())
+    }
+}
+
+/// What names know a flow by.
+pub(crate) fn tuple(key: &Key) -> NameKey {
+    NameKey::Tuple {
+        proto: key.proto,
+        local_port: key.local_port,
+        remote: key.remote,
+        remote_port: key.remote_port,
     }
 }
 
@@ -528,7 +533,7 @@ fn table(device: &str, rows: &[Row]) -> String {
 }
 
 /// Paths of this host's control groups by their numbers.
-fn group_names() -> HashMap<u64, String> {
+pub(crate) fn group_names() -> HashMap<u64, String> {
     use std::os::unix::fs::MetadataExt as _;
     let mut names = HashMap::new();
     let Some(root) = evenkeel_kernel::control_groups() else {

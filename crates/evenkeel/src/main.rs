@@ -16,6 +16,7 @@ mod quiet;
 mod run;
 mod service;
 mod trace;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -52,6 +53,8 @@ enum Command {
     Flows(flows::Flows),
     /// What the line did: rates, latency and reasons, minute by minute for 60 days
     History(history::History),
+    /// How much the line has moved: today, this week, this month; by tier, host and program
+    Usage(usage::Usage),
     /// Round trips to a host, stamped by the kernel; short flags are hrPing's
     Ping(ping::Ping),
     /// The hops to a host and their round trips
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Quiet(args) => quiet::quiet(&args),
         Command::Flows(args) => flows::flows(&args),
         Command::History(args) => history::history(&args),
+        Command::Usage(args) => usage::usage(&args),
         Command::Ping(args) => ping::ping(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Bench(args) => lab::become_bench("bench", args),

@@ -6,6 +6,7 @@
 //! `people` what rules mean now, `answers` the control socket, `pages` the server of pages. Non-goals: following the line (crate
 //! `evenkeel-autorate`).
 
+mod accountant;
 mod answers;
 mod daemon;
 mod expectation;

@@ -135,6 +135,8 @@ pub struct Usage {
     pub days: BTreeMap<String, Day>,
     /// The month in which, and the share of a budget (per cent) at which somebody was warned last.
     pub warned: Option<(String, u8)>,
+    /// Bytes that a month may have, for whoever shows it.
+    pub budget: Option<u64>,
 }
 
 impl Usage {

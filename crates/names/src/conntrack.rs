@@ -3,6 +3,7 @@
 //! Principle: on the outside a connection of a device is known by what translation leaves: the far side, and the port
 //! that it was given. Non-goals: connections that are not translated, whose device's address is seen outside.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use evenkeel_datapath::values::NameKey;
@@ -12,6 +13,18 @@ use evenkeel_datapath::values::NameKey;
 pub(crate) struct Translated {
     pub(crate) inside: IpAddr,
     pub(crate) outside: NameKey,
+}
+
+const LIST: &str = "/proc/thread-self/net/nf_conntrack";
+
+/// The list; nothing where the kernel has none.
+pub(crate) fn list() -> String {
+    std::fs::read_to_string(LIST).unwrap_or_default()
+}
+
+/// Who began each connection that is translated, by what it is outside.
+pub fn insides() -> HashMap<NameKey, IpAddr> {
+    translated(&list()).map(|t| (t.outside, t.inside)).collect()
 }
 
 /// All in a listing.

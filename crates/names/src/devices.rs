@@ -21,7 +21,6 @@ const DNSMASQ: [&str; 3] = [
 const DHCPD: &str = "/var/lib/dhcp/dhcpd.leases";
 const KEA: &str = "/var/lib/kea/kea-leases4.csv";
 const HOSTS: &str = "/etc/hosts";
-const CONNTRACK: &str = "/proc/thread-self/net/nf_conntrack";
 
 /// Somebody on our side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,8 +51,7 @@ pub fn hosts() -> Vec<Host> {
 
 /// What the names of devices stand for.
 pub(crate) fn find(names: &BTreeSet<String>) -> Keys {
-    let text = fs::read_to_string(CONNTRACK).unwrap_or_default();
-    keys(names, &hosts(), &text)
+    keys(names, &hosts(), &conntrack::list())
 }
 
 fn keys(names: &BTreeSet<String>, hosts: &[Host], connections: &str) -> Keys {

@@ -16,8 +16,8 @@ use std::time::Duration;
 use evenkeel_core::rules::FlowRule;
 use evenkeel_kernel::Known;
 
-pub use devices::Host;
-pub use devices::hosts;
+pub use conntrack::insides;
+pub use devices::{Host, hosts};
 
 /// What is known of the names of some rules.
 #[derive(Debug, Default)]

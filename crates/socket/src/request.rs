@@ -40,6 +40,12 @@ pub enum Request {
         #[serde(default)]
         at: Option<u64>,
     },
+    /// How much the line has moved, and for whom.
+    Usage {
+        /// Of this device; of all that were counted without it.
+        #[serde(default)]
+        device: Option<String>,
+    },
     /// To follow a device no more and to take everything back from it.
     Clear {
         /// From this one; from all that the daemon follows without it.
@@ -133,6 +139,7 @@ impl Request {
             Request::Status { .. }
             | Request::Flows { .. }
             | Request::History { .. }
+            | Request::Usage { .. }
             | Request::Check { .. } => false,
         }
     }
@@ -148,7 +155,10 @@ impl Request {
             | Request::Resume { token, .. }
             | Request::Reload { token } => token.as_deref(),
             Request::Check { token } => Some(token),
-            Request::Status { .. } | Request::Flows { .. } | Request::History { .. } => None,
+            Request::Status { .. }
+            | Request::Flows { .. }
+            | Request::History { .. }
+            | Request::Usage { .. } => None,
         }
     }
 }

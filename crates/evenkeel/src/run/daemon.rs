@@ -4,11 +4,13 @@
 //! file that is wrong changes nothing; one line that fails is tried again while others are followed, and ends the
 //! process where it is the only one. Non-goals: following a line (`line`), answering (`answers`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use evenkeel_core::plan::Mode;
 use evenkeel_kernel::StateDir;
 use evenkeel_socket::{Reply, Request, Server};
 use evenkeel_sys::clock;
@@ -18,7 +20,7 @@ use super::answers::{Answers, Order};
 use super::line::{Common, Line, Outcome};
 use super::pages::{Pages, PagesConfig};
 use super::pauses::{LONGEST, Pause, Pauses};
-use super::settings::{Override, Run, settings};
+use super::settings::{Override, Run, mode, settings};
 use super::watcher::Voice;
 use crate::config::Config;
 use crate::flows::Moved;
@@ -63,6 +65,7 @@ pub(crate) fn run(args: Run, config: Config) -> Result<(), Failure> {
         lines: Vec::new(),
         again: Vec::new(),
         pauses: Pauses::default(),
+        modes: HashMap::new(),
         failed: None,
         orders,
         server: None,
@@ -94,6 +97,8 @@ struct Daemon {
     again: Vec<(Instant, Option<String>, Override)>,
     /// Lines that are let go of for a while.
     pauses: Pauses,
+    /// The mode that each device was seen in last.
+    modes: HashMap<String, Mode>,
     /// What the last one failed with.
     failed: Option<Failure>,
     orders: Sender<Order>,
@@ -166,6 +171,7 @@ impl Daemon {
                 return self.end(keep);
             }
             self.reap();
+            self.keep_to_times();
             if self.lines.is_empty() && self.again.is_empty() && self.pauses.0.is_empty() {
                 self.server = None;
                 return self.failed.take().map_or(Ok(()), Err);
@@ -233,6 +239,29 @@ impl Daemon {
             );
             self.common.voice.say(&text);
             if let Err(e) = self.resume(pause) {
+                self.failed = Some(e);
+            }
+        }
+    }
+
+    /// Lines whose time for another mode has come go on in it.
+    fn keep_to_times(&mut self) {
+        let common = Arc::clone(&self.common);
+        for line in std::mem::take(&mut self.lines) {
+            let Some(device) = line.device() else {
+                self.lines.push(line);
+                continue;
+            };
+            let now = mode(&common.args, &common.config, &device, &line.told);
+            let before = self.modes.insert(device.clone(), now);
+            let has_times = !common.config.of(&device).mode_at.is_empty();
+            if !has_times || before.is_none_or(|b| b == now) {
+                self.lines.push(line);
+                continue;
+            }
+            let (named, told) = (line.named.clone(), line.told.clone());
+            common.voice.say(&format!("{device}: mode {now}, as the time says"));
+            if let Err(e) = line.stop(true).and_then(|()| self.start(named, told)) {
                 self.failed = Some(e);
             }
         }

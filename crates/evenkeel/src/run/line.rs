@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use evenkeel_autorate::{Ended, Order};
 use evenkeel_terminal::{Failure, print};
 
+use super::accountant::Accountant;
 use super::expectation::Expectation;
 use super::people::{ByHand, People};
 use super::settings::{Override, Run, settings};
@@ -148,7 +149,10 @@ impl Job {
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
         let mut watcher =
             LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device);
-        let people = People::start(&device, &settings.request.rules, self.by_hand.clone());
+        let accountant = Accountant::start(&args.profile_dir, &device, config.of(&device).volume);
+        let says = Arc::clone(&self.common.voice);
+        let rules = &settings.request.rules;
+        let people = People::start(&device, rules, self.by_hand.clone(), accountant, move |said| says.say(said));
         let ended = evenkeel_autorate::run(settings, &self.order, &mut watcher);
         let (how, said) = match &ended {
             Ok(Ended::AsBefore) => ("evenkeel run ended", "as it was before"),

@@ -19,12 +19,16 @@ use evenkeel_kernel::rule_set;
 use evenkeel_names::Names;
 use evenkeel_sys::clock;
 
+use super::accountant::Accountant;
+
 /// Answers of name servers are fetched so often: a connection to a new name is in its tier after that.
 const TICK: Duration = Duration::from_millis(100);
 /// Without names this is enough.
 const IDLE: Duration = Duration::from_millis(500);
 /// Processes, neighbours and leases are looked at so often.
 const LOOK: Duration = Duration::from_secs(1);
+/// What passes is counted so often.
+const COUNT: Duration = Duration::from_secs(10);
 /// Whether the programs are still the same is looked at so often.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -58,20 +62,29 @@ pub(crate) struct People {
 }
 
 impl People {
-    /// Begins for a device with these rules.
-    pub(crate) fn start(device: &str, rules: &[FlowRule], by_hand: ByHand) -> Self {
+    /// Begins for a device with these rules; `say` hears what `accountant` has to say.
+    pub(crate) fn start(
+        device: &str,
+        rules: &[FlowRule],
+        by_hand: ByHand,
+        accountant: Accountant,
+        say: impl Fn(&str) + Send + 'static,
+    ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let keeper = Keeper {
             device: device.to_owned(),
             names: Names::new(rules),
             asks_dns: rules.iter().any(|r| r.name.is_some()),
-            has_times: rules.iter().any(|r| r.when.is_some()),
+            has_times: rules.iter().any(|r| r.when.is_some() || r.after.is_some()),
             rules: rules.to_vec(),
             by_hand,
             maps: None,
             told: None,
             looked: None,
             opened: None,
+            accountant,
+            counted: None,
+            say: Box::new(say),
         };
         let stops = Arc::clone(&stop);
         let builder = std::thread::Builder::new().name("rules".into());
@@ -103,26 +116,51 @@ struct Keeper {
     told: Option<(RuleSet, u32)>,
     looked: Option<Duration>,
     opened: Option<Duration>,
+    accountant: Accountant,
+    counted: Option<Duration>,
+    say: Box<dyn Fn(&str) + Send>,
+}
+
+/// Whether something is to be done again that was done at `last`.
+fn is_due(now: Duration, last: Option<Duration>, each: Duration) -> bool {
+    last.is_none_or(|at| now.saturating_sub(at) >= each)
 }
 
 impl Keeper {
     fn keep(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
             let is_needed = self.asks_dns || self.has_times || self.names.looks() || !self.by_hand.all().is_empty();
-            if is_needed && self.tend(clock::monotonic()).is_err() {
+            let now = clock::monotonic();
+            let counts = is_due(now, self.counted, COUNT);
+            let is_open = is_needed || counts;
+            let done = if is_open { self.open(now) } else { Ok(()) };
+            if counts {
+                self.counted = Some(now);
+                if let Some(said) = self.accountant.count(self.maps.as_ref(), now) {
+                    (self.say)(&said);
+                }
+            }
+            if is_needed && done.and_then(|()| self.tend(now)).is_err() {
                 self.maps = None;
             }
             std::thread::park_timeout(if self.asks_dns { TICK } else { IDLE });
         }
+        let _ = self.accountant.count(self.maps.as_ref(), clock::monotonic());
+        let _ = self.accountant.save();
+    }
+
+    /// The maps of the programs that are at the device now.
+    fn open(&mut self, now: Duration) -> Result<(), evenkeel_kernel::Error> {
+        if self.maps.is_none() && is_due(now, self.opened, LOOK) || is_due(now, self.opened, AGAIN) {
+            self.opened = Some(now);
+            self.maps = None;
+            self.maps = evenkeel_kernel::maps(&self.device)?;
+        }
+        Ok(())
     }
 
     fn tend(&mut self, now: Duration) -> Result<(), evenkeel_kernel::Error> {
-        let is_due = |last: Option<Duration>, each| last.is_none_or(|at| now.saturating_sub(at) >= each);
-        if self.maps.is_none() && is_due(self.opened, LOOK) || is_due(self.opened, AGAIN) {
-            self.opened = Some(now);
-            self.maps = evenkeel_kernel::maps(&self.device)?;
-        }
-        if self.names.looks() && is_due(self.looked, LOOK) {
+        if self.names.looks() && is_due(now, self.looked, LOOK) {
             self.looked = Some(now);
             self.names.look();
         }
@@ -136,6 +174,17 @@ impl Keeper {
         }
         let mut known = self.names.known(now);
         known.by_hand = self.by_hand.all();
+        if self.rules.iter().any(|r| r.after.is_some()) {
+            let (all, of) = self.accountant.this_month();
+            known.moved_by_all = all;
+            for (name, keys) in &known.devices {
+                let addresses = keys.iter().filter_map(|k| match k {
+                    NameKey::Local(address) => Some(*address),
+                    _ => None,
+                });
+                known.moved.insert(name.clone(), of(&addresses.collect::<Vec<_>>()));
+            }
+        }
         let set = rule_set(&self.rules, &known)?;
         let generation = maps.generation()?;
         let before = self.told.as_ref().filter(|t| t.1 == generation).map(|t| &t.0);

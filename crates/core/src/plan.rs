@@ -152,7 +152,9 @@ pub enum PlanError {
         config: String,
     },
     /// What has no ceilings was asked for them.
-    #[error("shape {device}: CAKE has no ceilings and no guarantees; use --backend htb, or rules without max and min")]
+    #[error(
+        "shape {device}: CAKE has no ceilings and no guarantees; use --backend htb, or rules without max and min"
+    )]
     Ceilings {
         /// Which device was to be shaped.
         device: String,
@@ -196,7 +198,11 @@ fn planned(
 ) -> Result<Plan, PlanError> {
     let policer = policy.ingress.policer(caps, &line, device.mtu);
     let programs = caps.has(Feature::Bpf);
-    let limits = if programs { policy.limits.clone() } else { Vec::new() };
+    let limits = if programs {
+        policy.limits.clone()
+    } else {
+        Vec::new()
+    };
     let choice = match policy.choice {
         Choice::Auto if !limits.is_empty() => Choice::Htb,
         Choice::Cake if !limits.is_empty() => {

@@ -520,8 +520,14 @@ mod tests {
         ] {
             assert_eq!(rule(text).to_string(), text);
         }
-        assert_eq!(rule("host TV max 15mbit"), rule("any device tv max 15mbit/15mbit"));
-        assert_eq!(rule("video name *.Example.ORG."), rule("video name example.org"));
+        assert_eq!(
+            rule("host TV max 15mbit"),
+            rule("any device tv max 15mbit/15mbit")
+        );
+        assert_eq!(
+            rule("video name *.Example.ORG."),
+            rule("video name example.org")
+        );
         assert_eq!(rule("bulk max 20%").of_tiers(), [Tier::Bulk]);
         assert_eq!(rule("any max 20% 18:00-23:00").of_tiers(), Tier::ALL);
         assert_eq!(rule("bulk").of_tiers(), []);
@@ -535,9 +541,15 @@ mod tests {
         assert_eq!(check(&many("voice name example.org", MOST_OF_ALL)), Ok(()));
         assert_eq!(check(&many("voice port 5", MOST)), Ok(()));
         let place = |rules: &[FlowRule]| check(rules).unwrap_err().0;
-        assert_eq!(place(&many("voice name example.org", MOST_OF_ALL + 1)), MOST_OF_ALL);
+        assert_eq!(
+            place(&many("voice name example.org", MOST_OF_ALL + 1)),
+            MOST_OF_ALL
+        );
         assert_eq!(place(&many("voice port 5", MOST + 1)), MOST);
-        assert_eq!(place(&many("host tv max 5mbit", MOST_LIMITS + 1)), MOST_LIMITS);
+        assert_eq!(
+            place(&many("host tv max 5mbit", MOST_LIMITS + 1)),
+            MOST_LIMITS
+        );
         assert_eq!(place(&many("voice udp name a.b program c", 40)), 32);
     }
 

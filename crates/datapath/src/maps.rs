@@ -13,8 +13,9 @@ use crate::Error;
 use crate::error::words;
 use crate::layout;
 use crate::values::{
-    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Name, NameKey, Policed, RTT_SAMPLES,
-    RttHistogram, RttSample, Rule, RuleSet, answer_key, policer_to_layout, sender_key, step_end,
+    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Name, NameKey, Policed,
+    RTT_SAMPLES, RttHistogram, RttSample, Rule, RuleSet, answer_key, policer_to_layout, sender_key,
+    step_end,
 };
 
 const CONFIG_MAP: &str = "ek_config";

@@ -200,7 +200,10 @@ fn names_cost_what_one_costs() {
     };
     let mut named = RuleSet::default();
     for n in 0..10_000u32 {
-        named.say(NameKey::Remote((0xc633_0000 + n).to_be_bytes().into()), video);
+        named.say(
+            NameKey::Remote((0xc633_0000 + n).to_be_bytes().into()),
+            video,
+        );
     }
     let context = [0u8; 192];
     let known = ack(0);
@@ -216,7 +219,9 @@ fn names_cost_what_one_costs() {
     for round in 0..20u16 {
         for (at, set) in [RuleSet::default(), named.clone()].into_iter().enumerate() {
             maps.set_rule_set(&set, None).unwrap();
-            let ran = programs.test_run("ek_egress", &known, &context, 50_000).unwrap();
+            let ran = programs
+                .test_run("ek_egress", &known, &context, 50_000)
+                .unwrap();
             least[at][0] = least[at][0].min(ran.2);
             let mut took: Vec<u64> = fresh
                 .iter()
@@ -231,7 +236,9 @@ fn names_cost_what_one_costs() {
         }
     }
     let [[none, none_new], [some, some_new]] = least;
-    println!("a known flow: {none} ns without names, {some} ns with 10,000; a new one: {none_new} ns, {some_new} ns");
+    println!(
+        "a known flow: {none} ns without names, {some} ns with 10,000; a new one: {none_new} ns, {some_new} ns"
+    );
     // The aim is 1.05; a machine that is busy with other tests is not that even.
     assert!(some as f64 <= none as f64 * 1.25, "{none} {some}");
 }

@@ -88,7 +88,10 @@ impl FromStr for ModeAt {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (mode, when) = text.trim().split_once(' ').ok_or("is not like \"bandwidth 01:00-06:00\"")?;
+        let (mode, when) = text
+            .trim()
+            .split_once(' ')
+            .ok_or("is not like \"bandwidth 01:00-06:00\"")?;
         Ok(ModeAt {
             mode: mode.parse()?,
             when: When::parse(when)?,

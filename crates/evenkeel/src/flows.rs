@@ -196,7 +196,8 @@ impl Moved {
         let (device, maps) = open(dir, device)?;
         let flows = maps.flows().map_err(Error::from)?;
         let live = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
-        let mut found: Vec<&(Key, Flow)> = flows.iter().filter(|(k, _)| number(k) == wanted).collect();
+        let mut found: Vec<&(Key, Flow)> =
+            flows.iter().filter(|(k, _)| number(k) == wanted).collect();
         // Of two that share a number the one that moved last is meant: the other is most likely over.
         found.sort_by_key(|(_, f)| live(f));
         let Some((key, flow)) = found.pop() else {
@@ -205,11 +206,17 @@ impl Moved {
             )));
         };
         let at = flow.tier as usize;
-        let next = if raise { at.checked_sub(1) } else { Some(at + 1) };
+        let next = if raise {
+            at.checked_sub(1)
+        } else {
+            Some(at + 1)
+        };
         let Some(tier) = next.and_then(|n| Tier::ALL.get(n)).copied() else {
             let end = if raise { "most" } else { "least" };
             let name = flow.tier;
-            return Err(Failure::usage(format_args!("{device}: flow {wanted} is {name}, the {end} urgent tier")));
+            return Err(Failure::usage(format_args!(
+                "{device}: flow {wanted} is {name}, the {end} urgent tier"
+            )));
         };
         Ok(Moved {
             device,
@@ -275,7 +282,10 @@ fn no_programs(device: &str) -> Failure {
 }
 
 /// The maps of a device, or of the one that is shaped, and its name.
-fn open(dir: &StateDir, device: Option<&str>) -> Result<(String, evenkeel_datapath::Maps), Failure> {
+fn open(
+    dir: &StateDir,
+    device: Option<&str>,
+) -> Result<(String, evenkeel_datapath::Maps), Failure> {
     let device = match device {
         Some(device) => device.to_owned(),
         None => only(dir)?,

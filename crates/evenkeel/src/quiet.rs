@@ -45,13 +45,19 @@ fn span(text: &str) -> Result<Duration, String> {
 /// `evenkeel quiet`.
 pub(crate) fn quiet(args: &Quiet) -> Result<(), Failure> {
     let dir = StateDir::new(&args.state.state_dir);
-    let seconds = if args.off { 0 } else { args.span.as_secs().max(1) as u32 };
+    let seconds = if args.off {
+        0
+    } else {
+        args.span.as_secs().max(1) as u32
+    };
     let request = Request::Quiet {
         device: args.device.clone(),
         seconds,
         token: None,
     };
-    let said: String = ask::ask(&dir, &request, || set(&dir, args.device.as_deref(), seconds))?;
+    let said: String = ask::ask(&dir, &request, || {
+        set(&dir, args.device.as_deref(), seconds)
+    })?;
     print(&(said + "\n"))
 }
 
@@ -62,7 +68,11 @@ pub(crate) fn set(dir: &StateDir, device: Option<&str>, seconds: u32) -> Result<
         None => dir.devices()?,
     };
     let span = Duration::from_secs(seconds.into()).min(LONGEST);
-    let until = if span.is_zero() { Duration::ZERO } else { clock::monotonic() + span };
+    let until = if span.is_zero() {
+        Duration::ZERO
+    } else {
+        clock::monotonic() + span
+    };
     let mut told = Vec::new();
     for device in devices {
         if let Some(mut maps) = evenkeel_kernel::maps(&device)? {
@@ -80,5 +90,7 @@ pub(crate) fn set(dir: &StateDir, device: Option<&str>, seconds: u32) -> Result<
         return Ok(format!("{names}: everything as usual again"));
     }
     let span = rounded::age(span.as_secs_f64());
-    Ok(format!("{names}: calls come before everything else for {span}; it ends by itself"))
+    Ok(format!(
+        "{names}: calls come before everything else for {span}; it ends by itself"
+    ))
 }

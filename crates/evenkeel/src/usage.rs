@@ -71,7 +71,8 @@ pub(crate) struct Line {
 pub(crate) fn date(days_ago: u64) -> String {
     let now = clock::realtime().as_secs();
     let local = now.saturating_add_signed(clock::local_offset(now));
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(local.saturating_sub(days_ago * 86_400));
+    let time =
+        SystemTime::UNIX_EPOCH + Duration::from_secs(local.saturating_sub(days_ago * 86_400));
     let text = humantime::format_rfc3339_seconds(time).to_string();
     text.get(..10).unwrap_or_default().to_owned()
 }
@@ -83,8 +84,12 @@ pub(crate) fn read(dir: &Path, device: Option<&str>) -> Result<Vec<Line>, Failur
         let path = Counted::file(dir, &device);
         let text = std::fs::read_to_string(&path)
             .map_err(|e| Failure::work(format_args!("read {}: {e}", path.display())))?;
-        let counted = Counted::parse(&text)
-            .ok_or_else(|| Failure::work(format_args!("{} is damaged; `evenkeel run` puts it aside", path.display())))?;
+        let counted = Counted::parse(&text).ok_or_else(|| {
+            Failure::work(format_args!(
+                "{} is damaged; `evenkeel run` puts it aside",
+                path.display()
+            ))
+        })?;
         let days = (0..PICTURE).rev().map(date);
         all.push(Line {
             today: counted.from(&date(0)),
@@ -108,7 +113,14 @@ fn devices(dir: &Path, device: Option<&str>) -> Vec<String> {
         return vec![device.to_owned()];
     }
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let names = entries.filter_map(|e| Some(e.file_name().to_str()?.strip_suffix(".usage.json")?.to_owned()));
+    let names = entries.filter_map(|e| {
+        Some(
+            e.file_name()
+                .to_str()?
+                .strip_suffix(".usage.json")?
+                .to_owned(),
+        )
+    });
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
@@ -120,10 +132,14 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
     let request = Request::Usage {
         device: args.device.clone(),
     };
-    let all: Vec<Line> = ask::ask(&dir, &request, || read(&args.profile_dir, args.device.as_deref()))?;
+    let all: Vec<Line> = ask::ask(&dir, &request, || {
+        read(&args.profile_dir, args.device.as_deref())
+    })?;
     if all.is_empty() {
         let dir = args.profile_dir.display();
-        return Err(Failure::work(format_args!("nothing was counted in {dir}: `evenkeel run` counts")));
+        return Err(Failure::work(format_args!(
+            "nothing was counted in {dir}: `evenkeel run` counts"
+        )));
     }
     if args.json {
         return print(&(serde_json::to_string(&all).map_err(Failure::work)? + "\n"));
@@ -134,17 +150,35 @@ pub(crate) fn usage(args: &Usage) -> Result<(), Failure> {
 
 fn shown(line: &Line, by: Option<By>) -> String {
     let bytes = |n: u64| rounded::bytes(n as f64);
-    let mut table = Table::new(&[words(&line.device), figures("today"), figures("7 days"), figures("month")]);
+    let mut table = Table::new(&[
+        words(&line.device),
+        figures("today"),
+        figures("7 days"),
+        figures("month"),
+    ]);
     let spans = [&line.today, &line.week, &line.month];
-    table.row(["download".to_owned()].into_iter().chain(spans.map(|s| bytes(s.total.down))));
-    table.row(["upload".to_owned()].into_iter().chain(spans.map(|s| bytes(s.total.up))));
+    table.row(
+        ["download".to_owned()]
+            .into_iter()
+            .chain(spans.map(|s| bytes(s.total.down))),
+    );
+    table.row(
+        ["upload".to_owned()]
+            .into_iter()
+            .chain(spans.map(|s| bytes(s.total.up))),
+    );
     let kinds = [
         (By::Tier, Kind::Tier),
         (By::Host, Kind::Host),
         (By::Program, Kind::Program),
     ];
     for (_, kind) in kinds.into_iter().filter(|k| by.is_none_or(|b| b == k.0)) {
-        let mut parts: Vec<(&String, u64)> = line.week.parts(kind).iter().map(|(n, m)| (n, m.both())).collect();
+        let mut parts: Vec<(&String, u64)> = line
+            .week
+            .parts(kind)
+            .iter()
+            .map(|(n, m)| (n, m.both()))
+            .collect();
         for (name, moved) in line.month.parts(kind) {
             if !line.week.parts(kind).contains_key(name) {
                 parts.push((name, moved.both()));
@@ -153,13 +187,21 @@ fn shown(line: &Line, by: Option<By>) -> String {
         parts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         for (name, _) in parts.iter().take(ROWS) {
             let of = |day: &Day| day.parts(kind).get(*name).map_or(0, |m| m.both());
-            table.row([format!("  {name}")].into_iter().chain(spans.map(|s| bytes(of(s)))));
+            table.row(
+                [format!("  {name}")]
+                    .into_iter()
+                    .chain(spans.map(|s| bytes(of(s)))),
+            );
         }
     }
     let mut text = table.wrapped().to_string();
     if let Some(budget) = line.budget {
         let share = line.month.total.both() as f64 / budget.max(1) as f64 * 100.0;
-        text += &format!("{} % of the budget of {} a month is used\n", rounded::three_digits(share), bytes(budget));
+        text += &format!(
+            "{} % of the budget of {} a month is used\n",
+            rounded::three_digits(share),
+            bytes(budget)
+        );
     }
     text + &picture(&line.days)
 }
@@ -196,8 +238,10 @@ mod tests {
             ..Day::default()
         };
         week.hosts.insert("tv".into(), moved(20_000_000_000, 0));
-        week.hosts.insert("desk".into(), moved(1_000_000_000, 1_000_000_000));
-        week.tiers.insert("voice".into(), moved(5_000_000, 5_000_000));
+        week.hosts
+            .insert("desk".into(), moved(1_000_000_000, 1_000_000_000));
+        week.tiers
+            .insert("voice".into(), moved(5_000_000, 5_000_000));
         let line = Line {
             device: "ppp0".into(),
             today: Day::default(),
@@ -211,11 +255,23 @@ mod tests {
             ],
         };
         let text = shown(&line, None);
-        assert!(text.contains("32.0 % of the budget of 100 GB a month"), "{text}");
-        assert!(text.find("  tv").unwrap() < text.find("  desk").unwrap(), "{text}");
-        assert!(text.contains("the tallest is 16.0 GB\n██  ▁▁\n11-24"), "{text}");
+        assert!(
+            text.contains("32.0 % of the budget of 100 GB a month"),
+            "{text}"
+        );
+        assert!(
+            text.find("  tv").unwrap() < text.find("  desk").unwrap(),
+            "{text}"
+        );
+        assert!(
+            text.contains("the tallest is 16.0 GB\n██  ▁▁\n11-24"),
+            "{text}"
+        );
         let hosts = shown(&line, Some(By::Host));
-        assert!(hosts.contains("  tv") && !hosts.contains("voice"), "{hosts}");
+        assert!(
+            hosts.contains("  tv") && !hosts.contains("voice"),
+            "{hosts}"
+        );
     }
 
     #[test]

@@ -179,7 +179,12 @@ impl Usage {
         let new = path.with_extension("json.new");
         let mut options = fs::OpenOptions::new();
         // Who uses a line is not everybody's business.
-        let mut file = options.create(true).truncate(true).write(true).mode(0o640).open(&new)?;
+        let mut file = options
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o640)
+            .open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_data()?;
         fs::rename(new, path)
@@ -237,7 +242,10 @@ impl Usage {
             _ => return None,
         };
         let month = date.get(..7).unwrap_or_default().to_owned();
-        let done = self.warned.as_ref().is_some_and(|(m, share)| *m == month && *share >= at);
+        let done = self
+            .warned
+            .as_ref()
+            .is_some_and(|(m, share)| *m == month && *share >= at);
         if done {
             return None;
         }
@@ -308,7 +316,10 @@ mod tests {
             usage.add("2026-11-24", Kind::Host, &format!("10.0.0.{n}"), moved);
         }
         let hosts = &usage.days["2026-11-24"].hosts;
-        assert_eq!((hosts.len(), hosts[OTHERS].down), (NAMES + 1, 300 - NAMES as u64));
+        assert_eq!(
+            (hosts.len(), hosts[OTHERS].down),
+            (NAMES + 1, 300 - NAMES as u64)
+        );
         for n in 0..100 {
             usage.count(&format!("2026-{n:03}"), at("a", n));
         }

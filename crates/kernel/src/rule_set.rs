@@ -85,14 +85,24 @@ pub fn rule_set(rules: &[FlowRule], known: &Known) -> Result<RuleSet, Error> {
     };
     for (key, tier) in &known.by_hand {
         let tier = Some((0, *tier));
-        job.set.say(*key, Name { tier, ..Name::default() });
+        job.set.say(
+            *key,
+            Name {
+                tier,
+                ..Name::default()
+            },
+        );
     }
     for (n, rule) in rules.iter().enumerate() {
-        job.add(n as u32 + 1, rule).map_err(|why| refused(n, rule, &why))?;
+        job.add(n as u32 + 1, rule)
+            .map_err(|why| refused(n, rule, &why))?;
     }
     for (n, rule) in defaults().iter().enumerate() {
         let position = (rules.len() + n) as u32 + 1;
-        job.set.rules.push(Rule { position, ..Rule::new(rule, None) });
+        job.set.rules.push(Rule {
+            position,
+            ..Rule::new(rule, None)
+        });
     }
     job.set.asks_dns = rules.iter().any(|r| r.name.is_some());
     Ok(job.set)
@@ -113,7 +123,11 @@ impl Job<'_> {
             self.limits += 1;
             self.limits
         });
-        let bits = if rule.asks() || rule.names() != 1 { rule.names() as u32 } else { 0 };
+        let bits = if rule.asks() || rule.names() != 1 {
+            rule.names() as u32
+        } else {
+            0
+        };
         let first_bit = self.bits;
         self.bits += bits;
         let is_time = rule.when.is_none_or(|w| w.holds(self.known.minute));
@@ -137,7 +151,10 @@ impl Job<'_> {
         };
         let mut sets = 0;
         for (n, keys) in Self::keys(self.known, rule).into_iter().enumerate() {
-            let bit = Name { sets: 1 << (first_bit + n as u32), ..Name::default() };
+            let bit = Name {
+                sets: 1 << (first_bit + n as u32),
+                ..Name::default()
+            };
             sets |= bit.sets;
             for key in keys.into_iter().flatten() {
                 self.set.say(*key, if bits == 0 { says } else { bit });
@@ -190,7 +207,10 @@ mod tests {
     }
 
     fn rules_of_a_budget() -> Vec<FlowRule> {
-        rules(&["any max 4mbit after 5GB/month", "host tv max 1mbit after 1GB/month"])
+        rules(&[
+            "any max 4mbit after 5GB/month",
+            "host tv max 1mbit after 1GB/month",
+        ])
     }
 
     #[test]
@@ -204,7 +224,9 @@ mod tests {
         ]);
         let key = |n: u8| NameKey::Remote([192, 0, 2, n].into());
         let mut known = Known::default();
-        known.names.insert("example.org".into(), [key(1), key(2)].into());
+        known
+            .names
+            .insert("example.org".into(), [key(1), key(2)].into());
         known.names.insert("example.net".into(), [key(2)].into());
         known.minute = 23 * 60;
         let set = rule_set(&rules, &known).unwrap();

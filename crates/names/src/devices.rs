@@ -85,18 +85,27 @@ fn keys(names: &BTreeSet<String>, hosts: &[Host], connections: &str) -> Keys {
 fn together(entries: Vec<Entry>) -> Vec<Host> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let (known, unknown): (Vec<Entry>, Vec<Entry>) = entries.into_iter().partition(|e| !e.0.is_empty());
+    let (known, unknown): (Vec<Entry>, Vec<Entry>) =
+        entries.into_iter().partition(|e| !e.0.is_empty());
     for (hardware, address, name) in known.into_iter().chain(unknown) {
         let by_address = format!("={address}");
-        let key = if hardware.is_empty() { by_address.clone() } else { hardware.clone() };
+        let key = if hardware.is_empty() {
+            by_address.clone()
+        } else {
+            hardware.clone()
+        };
         let place = *places.entry(key).or_insert_with(|| {
-            hosts.push(Host { hardware, ..Host::default() });
+            hosts.push(Host {
+                hardware,
+                ..Host::default()
+            });
             hosts.len() - 1
         });
         places.entry(by_address).or_insert(place);
         let host = &mut hosts[place];
         host.addresses.insert(address);
-        host.names.extend((!name.is_empty() && name != "*").then(|| name.to_lowercase()));
+        host.names
+            .extend((!name.is_empty() && name != "*").then(|| name.to_lowercase()));
     }
     hosts
 }
@@ -109,7 +118,10 @@ fn neighbours() -> Vec<Entry> {
     let mut all = Vec::new();
     for link in links {
         for n in session.neighbours(link.index).unwrap_or_default() {
-            if n.hardware.len() == 6 && n.hardware.iter().any(|b| *b != 0) && !n.address.is_multicast() {
+            if n.hardware.len() == 6
+                && n.hardware.iter().any(|b| *b != 0)
+                && !n.address.is_multicast()
+            {
                 let hardware: Vec<String> = n.hardware.iter().map(|b| format!("{b:02x}")).collect();
                 all.push((hardware.join(":"), n.address, String::new()));
             }
@@ -125,7 +137,11 @@ fn dnsmasq(text: &str) -> impl Iterator<Item = Entry> {
         let [_, hardware, address, name, ..] = words[..] else {
             return None;
         };
-        let hardware = if hardware.len() == 17 { hardware.to_lowercase() } else { String::new() };
+        let hardware = if hardware.len() == 17 {
+            hardware.to_lowercase()
+        } else {
+            String::new()
+        };
         Some((hardware, address.parse().ok()?, name.to_owned()))
     })
 }
@@ -157,7 +173,11 @@ fn kea(text: &str) -> impl Iterator<Item = Entry> {
         let fields: Vec<&str> = line.split(',').collect();
         let name = fields.get(8)?.trim_end_matches('.');
         let name = name.split('.').next().unwrap_or_default();
-        Some((fields[1].to_lowercase(), fields[0].parse().ok()?, name.to_owned()))
+        Some((
+            fields[1].to_lowercase(),
+            fields[0].parse().ok()?,
+            name.to_owned(),
+        ))
     })
 }
 
@@ -167,7 +187,9 @@ fn hosts_file(text: &str) -> impl Iterator<Item = Entry> {
         let mut words = line.split_ascii_whitespace();
         let address: Option<IpAddr> = words.next().and_then(|w| w.parse().ok());
         let address = address.filter(|a| !a.is_loopback() && !a.is_multicast());
-        address.into_iter().flat_map(move |a| words.clone().map(move |n| (String::new(), a, n.to_owned())))
+        address
+            .into_iter()
+            .flat_map(move |a| words.clone().map(move |n| (String::new(), a, n.to_owned())))
     })
 }
 
@@ -183,12 +205,21 @@ mod tests {
              1795392060 1234567 2001:db8::77 phone 00:01\nduid 00:01:02\n",
         )
         .collect();
-        entries.push(("02:00:5e:00:53:01".into(), "2001:db8::5".parse().unwrap(), String::new()));
-        entries.extend(hosts_file("127.0.0.1 localhost\n192.168.1.5 telly telly.lan # in the kitchen\n"));
+        entries.push((
+            "02:00:5e:00:53:01".into(),
+            "2001:db8::5".parse().unwrap(),
+            String::new(),
+        ));
+        entries.extend(hosts_file(
+            "127.0.0.1 localhost\n192.168.1.5 telly telly.lan # in the kitchen\n",
+        ));
         let hosts = together(entries);
         assert_eq!(hosts.len(), 2);
         let tv = &hosts[0];
-        assert_eq!(tv.names, ["tv", "telly", "telly.lan"].map(str::to_owned).into());
+        assert_eq!(
+            tv.names,
+            ["tv", "telly", "telly.lan"].map(str::to_owned).into()
+        );
         assert_eq!(tv.addresses.len(), 2);
         let connection = "ipv4 2 udp 17 29 src=192.168.1.5 dst=198.51.100.9 sport=5 dport=443 \
                           src=198.51.100.9 dst=203.0.113.1 sport=443 dport=6 use=2\n";
@@ -196,7 +227,10 @@ mod tests {
             let found = keys(&[name.to_owned()].into(), &hosts, connection);
             assert_eq!(found[name].len(), 3, "{name}: {found:?}");
         }
-        assert_eq!(keys(&["nobody".to_owned()].into(), &hosts, connection)["nobody"].len(), 0);
+        assert_eq!(
+            keys(&["nobody".to_owned()].into(), &hosts, connection)["nobody"].len(),
+            0
+        );
     }
 
     #[test]

@@ -98,7 +98,9 @@ mod tests {
             b.push(label.len() as u8);
             b.extend(label.as_bytes());
         }
-        b.extend([0, 0, 1, 0, 1, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, seconds, 0, 4, 192, 0, 2, last]);
+        b.extend([
+            0, 0, 1, 0, 1, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, seconds, 0, 4, 192, 0, 2, last,
+        ]);
         b
     }
 
@@ -107,7 +109,10 @@ mod tests {
         let mut book = Book::new(["example.org".to_owned(), "video.example.org".to_owned()].into());
         let second = Duration::from_secs(1);
         assert!(book.heard(&answer(&["CDN", "video", "example", "org"], 7, 60), second));
-        assert!(!book.heard(&answer(&["cdn", "video", "example", "org"], 7, 60), 2 * second));
+        assert!(!book.heard(
+            &answer(&["cdn", "video", "example", "org"], 7, 60),
+            2 * second
+        ));
         assert!(!book.heard(&answer(&["example", "net"], 8, 60), second));
         assert!(!book.heard(&answer(&["badexample", "org"], 8, 60), second));
         let seven = BTreeSet::from([NameKey::Remote([192, 0, 2, 7].into())]);

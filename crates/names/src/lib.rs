@@ -31,7 +31,8 @@ pub struct Names {
 impl Names {
     /// For these rules.
     pub fn new(rules: &[FlowRule]) -> Self {
-        let all = |of: fn(&FlowRule) -> Option<&String>| rules.iter().filter_map(of).cloned().collect();
+        let all =
+            |of: fn(&FlowRule) -> Option<&String>| rules.iter().filter_map(of).cloned().collect();
         let names: BTreeSet<String> = all(|r| r.name.as_ref());
         Names {
             book: dns::Book::new(names),

@@ -53,19 +53,26 @@ pub(crate) fn find(names: &BTreeSet<String>) -> Keys {
 
 /// Whether a control group is of a unit, a container or a flatpak of that name. systemd writes - as `\x2d` there.
 fn is_in_group(path: &str, name: &str) -> bool {
-    path.to_lowercase().replace("\\x2d", "-").split('/').any(|part| {
-        let Some((bare, kind)) = part.rsplit_once('.') else {
-            return part == name;
-        };
-        if part == name || bare == name && ["service", "scope", "slice"].contains(&kind) {
-            return true;
-        }
-        // `machine-NAME.scope`, `app-gnome-NAME-1234.scope`, `app-flatpak-NAME-1234.scope`, `docker-ID.scope`.
-        let of = |prefix: &str| bare.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(name));
-        let ends = |rest: &str| rest.is_empty() || rest.starts_with('-') || rest.starts_with('@');
-        let apps = ["machine-", "app-", "app-gnome-", "app-flatpak-"];
-        apps.into_iter().any(|p| of(p).is_some_and(ends)) || is_container(bare, name)
-    })
+    path.to_lowercase()
+        .replace("\\x2d", "-")
+        .split('/')
+        .any(|part| {
+            let Some((bare, kind)) = part.rsplit_once('.') else {
+                return part == name;
+            };
+            if part == name || bare == name && ["service", "scope", "slice"].contains(&kind) {
+                return true;
+            }
+            // `machine-NAME.scope`, `app-gnome-NAME-1234.scope`, `app-flatpak-NAME-1234.scope`, `docker-ID.scope`.
+            let of = |prefix: &str| {
+                bare.strip_prefix(prefix)
+                    .and_then(|rest| rest.strip_prefix(name))
+            };
+            let ends =
+                |rest: &str| rest.is_empty() || rest.starts_with('-') || rest.starts_with('@');
+            let apps = ["machine-", "app-", "app-gnome-", "app-flatpak-"];
+            apps.into_iter().any(|p| of(p).is_some_and(ends)) || is_container(bare, name)
+        })
 }
 
 /// Whether `docker-ID` or `libpod-ID` is the container whose number begins so, or whose name it is.
@@ -78,7 +85,9 @@ fn is_container(bare: &str, name: &str) -> bool {
         return true;
     }
     let settings = format!("/var/lib/docker/containers/{id}/config.v2.json");
-    let text = fs::read_to_string(settings).unwrap_or_default().to_lowercase();
+    let text = fs::read_to_string(settings)
+        .unwrap_or_default()
+        .to_lowercase();
     text.contains(&format!("\"name\":\"/{name}\""))
 }
 
@@ -107,7 +116,11 @@ fn process(id: u32) -> Option<Process> {
             executable.and_then(|e| base(&e)).unwrap_or_default(),
             base(Path::new(&*first)).unwrap_or_default(),
         ],
-        group: groups.lines().find_map(|l| l.strip_prefix("0::")).unwrap_or_default().to_owned(),
+        group: groups
+            .lines()
+            .find_map(|l| l.strip_prefix("0::"))
+            .unwrap_or_default()
+            .to_owned(),
     })
 }
 
@@ -140,11 +153,20 @@ fn sockets(all: &HashSet<u32>) -> BTreeSet<NameKey> {
         let Ok(namespace) = fs::read_link(format!("/proc/{id}/ns/net")) else {
             continue;
         };
-        let numbers = &mut places.entry(namespace).or_insert_with(|| (*id, HashSet::new())).1;
-        for entry in fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten() {
+        let numbers = &mut places
+            .entry(namespace)
+            .or_insert_with(|| (*id, HashSet::new()))
+            .1;
+        for entry in fs::read_dir(format!("/proc/{id}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let target = fs::read_link(entry.path()).unwrap_or_default();
             let target = target.to_string_lossy();
-            let number = target.strip_prefix("socket:[").and_then(|t| t.strip_suffix(']'));
+            let number = target
+                .strip_prefix("socket:[")
+                .and_then(|t| t.strip_suffix(']'));
             numbers.extend(number.and_then(|n| n.parse::<u64>().ok()));
         }
     }
@@ -160,7 +182,12 @@ fn sockets(all: &HashSet<u32>) -> BTreeSet<NameKey> {
 }
 
 /// Those of a list whose numbers are among `numbers`; such without a far side only of this namespace.
-fn listed(text: &str, proto: u8, numbers: &HashSet<u64>, is_here: bool) -> impl Iterator<Item = NameKey> {
+fn listed(
+    text: &str,
+    proto: u8,
+    numbers: &HashSet<u64>,
+    is_here: bool,
+) -> impl Iterator<Item = NameKey> {
     text.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         let number = words.get(9)?.parse().ok()?;
@@ -170,9 +197,17 @@ fn listed(text: &str, proto: u8, numbers: &HashSet<u64>, is_here: bool) -> impl 
         let (_, local_port) = end(words.get(1)?)?;
         let (remote, remote_port) = end(words.get(2)?)?;
         if remote_port == 0 {
-            return is_here.then_some(NameKey::Port { proto, port: local_port });
+            return is_here.then_some(NameKey::Port {
+                proto,
+                port: local_port,
+            });
         }
-        Some(NameKey::Tuple { proto, local_port, remote, remote_port })
+        Some(NameKey::Tuple {
+            proto,
+            local_port,
+            remote,
+            remote_port,
+        })
     })
 }
 
@@ -212,8 +247,16 @@ mod tests {
             ("/system.slice/ssh.service", "ssh.service", true),
             ("/system.slice/ssh.service", "system", true),
             ("/system.slice/openssh.service", "ssh", false),
-            ("/user.slice/app.slice/app-flatpak-us.zoom.Zoom-1234.scope", "us.zoom.zoom", true),
-            ("/user.slice/app-gnome-org.gnome.Maps-99.scope", "org.gnome.maps", true),
+            (
+                "/user.slice/app.slice/app-flatpak-us.zoom.Zoom-1234.scope",
+                "us.zoom.zoom",
+                true,
+            ),
+            (
+                "/user.slice/app-gnome-org.gnome.Maps-99.scope",
+                "org.gnome.maps",
+                true,
+            ),
             ("/user.slice/app-gnome-zoom2-99.scope", "zoom", false),
             ("/machine.slice/machine-web\\x2done.scope", "web-one", true),
             (&format!("/system.slice/docker-{id}.scope"), &id[..12], true),
@@ -232,10 +275,24 @@ mod tests {
                     1: 00000000:2261 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 778 2\n";
         let numbers = HashSet::from([777, 778]);
         let remote = "198.51.100.9".parse().unwrap();
-        let tuple = NameKey::Tuple { proto: 6, local_port: 8080, remote, remote_port: 443 };
-        let port = NameKey::Port { proto: 6, port: 8801 };
-        assert_eq!(listed(text, 6, &numbers, true).collect::<Vec<_>>(), [tuple, port]);
-        assert_eq!(listed(text, 6, &numbers, false).collect::<Vec<_>>(), [tuple]);
+        let tuple = NameKey::Tuple {
+            proto: 6,
+            local_port: 8080,
+            remote,
+            remote_port: 443,
+        };
+        let port = NameKey::Port {
+            proto: 6,
+            port: 8801,
+        };
+        assert_eq!(
+            listed(text, 6, &numbers, true).collect::<Vec<_>>(),
+            [tuple, port]
+        );
+        assert_eq!(
+            listed(text, 6, &numbers, false).collect::<Vec<_>>(),
+            [tuple]
+        );
         let mapped = "0000000000000000FFFF0000096433C6:0035";
         assert_eq!(end(mapped), Some((remote, 53)));
     }
@@ -247,7 +304,10 @@ mod tests {
         let own = process(std::process::id()).unwrap();
         for name in own.names.into_iter().filter(|n| !n.is_empty()) {
             let found = find(&[name.clone()].into());
-            assert!(found[&name].contains(&NameKey::Port { proto: 17, port }), "{name}");
+            assert!(
+                found[&name].contains(&NameKey::Port { proto: 17, port }),
+                "{name}"
+            );
         }
         assert!(find(&["no-such-program".to_owned()].into())["no-such-program"].is_empty());
     }

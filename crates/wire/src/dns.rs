@@ -77,7 +77,11 @@ fn record(bytes: &[u8], at: usize) -> Option<Record<'_>> {
         kind: u16::from_be_bytes([head[0], head[1]]),
         class: u16::from_be_bytes([head[2], head[3]]),
         // A set top bit means none (RFC 2181, 8).
-        holds: Duration::from_secs(if seconds >> 31 == 0 { seconds.into() } else { 0 }),
+        holds: Duration::from_secs(if seconds >> 31 == 0 {
+            seconds.into()
+        } else {
+            0
+        }),
         data: bytes.get(at + 10..at + 10 + length)?,
         end: at + 10 + length,
     })

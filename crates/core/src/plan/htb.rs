@@ -179,7 +179,11 @@ impl Side<'_> {
                     cburst: 1 << 20,
                     quantum,
                     // As the tier's heavy flows, where those have places of their own.
-                    prio: Some(if buckets && self.programs { 2 * prio + 1 } else { prio }),
+                    prio: Some(if buckets && self.programs {
+                        2 * prio + 1
+                    } else {
+                        prio
+                    }),
                     link,
                 };
                 let minor = Leaf::Limit(number, tier).minor();
@@ -195,8 +199,14 @@ impl Side<'_> {
         let scaled = |rate: Rate| Rate::from_bps(rate.bps() * n / d);
         let rate = scaled(self.rate);
         let usual = rate.permille(USUAL_GUARANTEE / self.limits.len().max(1) as u64);
-        let direction = if self.ingress { Direction::Down } else { Direction::Up };
-        let of = |amount: Option<PerDirection<Amount>>| amount.map(|a| scaled(a[direction].of(self.rate)));
+        let direction = if self.ingress {
+            Direction::Down
+        } else {
+            Direction::Up
+        };
+        let of = |amount: Option<PerDirection<Amount>>| {
+            amount.map(|a| scaled(a[direction].of(self.rate)))
+        };
         let mut all: Vec<Ceiling> = self
             .limits
             .iter()
@@ -210,7 +220,8 @@ impl Side<'_> {
         let most = rate.permille(MOST_GUARANTEED).bps();
         for ceiling in &mut all {
             if sum > most {
-                let share = u128::from(ceiling.guaranteed.bps()) * u128::from(most) / u128::from(sum);
+                let share =
+                    u128::from(ceiling.guaranteed.bps()) * u128::from(most) / u128::from(sum);
                 ceiling.guaranteed = Rate::from_bps(share as u64);
             }
             // HTB has no rate of nought.
@@ -246,9 +257,7 @@ impl Side<'_> {
 
     fn fq_codel(&self, rate: Rate) -> FqCodel {
         // As CAKE: a target of five milliseconds or one and a half frames.
-        let frame = rate
-            .time_for(u64::from(self.frame()))
-            .unwrap_or_default();
+        let frame = rate.time_for(u64::from(self.frame())).unwrap_or_default();
         let target = Duration::from_millis(5).max(frame * 3 / 2);
         let quantum = (rate.bytes_per_sec() >> 12).clamp(300, 1514);
         FqCodel {

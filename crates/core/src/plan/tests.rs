@@ -699,7 +699,11 @@ fn intervals_follow_the_slack() {
 #[test]
 fn ceilings_are_classes_beside_the_tiers() {
     use crate::rules::{FlowRule, limits};
-    let rules = ["host tv max 4mbit/1mbit", "bulk max 20%", "voice program zoom min 50%"];
+    let rules = [
+        "host tv max 4mbit/1mbit",
+        "bulk max 20%",
+        "voice program zoom min 50%",
+    ];
     let rules: Vec<FlowRule> = rules.iter().map(|r| r.parse().unwrap()).collect();
     let line = Line {
         down: Rate::from_kbit(50_000),

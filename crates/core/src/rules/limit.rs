@@ -39,7 +39,11 @@ impl FromStr for Amount {
         };
         // Tenths of a per cent are enough.
         let (whole, tenths) = share.split_once('.').unwrap_or((share, "0"));
-        let digits = |t: &str| t.parse::<u16>().ok().filter(|_| t.bytes().all(|b| b.is_ascii_digit()));
+        let digits = |t: &str| {
+            t.parse::<u16>()
+                .ok()
+                .filter(|_| t.bytes().all(|b| b.is_ascii_digit()))
+        };
         match (digits(whole), digits(tenths)) {
             (Some(whole @ 0..=100), Some(tenths @ 0..=9))
                 if (1..=1000).contains(&(10 * whole + tenths)) =>
@@ -102,7 +106,9 @@ mod tests {
         for text in ["20%", "0.1%", "12.5%", "100%", "15mbit"] {
             assert_eq!(text.parse::<Amount>().unwrap().to_string(), text);
         }
-        for text in ["", "%", "0%", "0.0%", "100.1%", "1.25%", "-5%", "+5%", "x", "0mbit"] {
+        for text in [
+            "", "%", "0%", "0.0%", "100.1%", "1.25%", "-5%", "+5%", "x", "0mbit",
+        ] {
             assert!(text.parse::<Amount>().is_err(), "{text}");
         }
         let line = Rate::from_kbit(10_000);

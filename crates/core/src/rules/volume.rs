@@ -36,7 +36,9 @@ impl FromStr for Volume {
 
 impl fmt::Display for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = UNITS.into_iter().find(|(_, bytes)| self.0.is_multiple_of(*bytes));
+        let whole = UNITS
+            .into_iter()
+            .find(|(_, bytes)| self.0.is_multiple_of(*bytes));
         let (unit, bytes) = whole.unwrap_or(("kB", 1000));
         write!(f, "{}{unit}/month", self.0 / bytes)
     }
@@ -52,7 +54,16 @@ mod tests {
             assert_eq!(text.parse::<Volume>().unwrap().to_string(), text);
         }
         assert_eq!("500 GB/month".parse(), Ok(Volume(500_000_000_000)));
-        for text in ["", "GB/month", "500GB", "500 GiB/month", "-5GB/month", "+5GB/month", "0GB/month", "99999999TB/month"] {
+        for text in [
+            "",
+            "GB/month",
+            "500GB",
+            "500 GiB/month",
+            "-5GB/month",
+            "+5GB/month",
+            "0GB/month",
+            "99999999TB/month",
+        ] {
             assert!(text.parse::<Volume>().is_err(), "{text}");
         }
     }

@@ -22,7 +22,8 @@ pub struct When {
 /// Whether a word speaks of time.
 pub(super) fn is_part(word: &str) -> bool {
     let first = word.split(['-', ',']).next().unwrap_or_default();
-    word.as_bytes().first().is_some_and(u8::is_ascii_digit) && first.contains(':') || NAMES.contains(&first)
+    word.as_bytes().first().is_some_and(u8::is_ascii_digit) && first.contains(':')
+        || NAMES.contains(&first)
 }
 
 impl When {
@@ -74,7 +75,11 @@ impl When {
 
 fn minute(text: &str) -> Result<u16, String> {
     let parsed = text.split_once(':').and_then(|(hours, minutes)| {
-        let two = |t: &str| t.parse::<u16>().ok().filter(|_| t.len() == 2 && t.bytes().all(|b| b.is_ascii_digit()));
+        let two = |t: &str| {
+            t.parse::<u16>()
+                .ok()
+                .filter(|_| t.len() == 2 && t.bytes().all(|b| b.is_ascii_digit()))
+        };
         Some((two(hours)?, two(minutes)?))
     });
     match parsed {
@@ -164,11 +169,25 @@ mod tests {
 
     #[test]
     fn forms() {
-        for text in ["22:00-06:00", "mon-fri", "00:00-24:00 sat,sun", "mon,wed-fri,sun"] {
+        for text in [
+            "22:00-06:00",
+            "mon-fri",
+            "00:00-24:00 sat,sun",
+            "mon,wed-fri,sun",
+        ] {
             assert_eq!(when(text).to_string(), text);
         }
         assert_eq!(when("fri-mon"), when("mon,fri-sun"));
-        for text in ["", "22:00", "22:60-23:00", "24:01-05:00", "1:00-2:00", "mon mon", "x", "mon-"] {
+        for text in [
+            "",
+            "22:00",
+            "22:60-23:00",
+            "24:01-05:00",
+            "1:00-2:00",
+            "mon mon",
+            "x",
+            "mon-",
+        ] {
             assert!(When::parse(text).is_err(), "{text}");
         }
     }

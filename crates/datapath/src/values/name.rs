@@ -71,7 +71,12 @@ impl NameKey {
                 ..none
             },
             NameKey::Cgroup(id) => layout::NameKey {
-                addr: [(id as u32).to_ne_bytes(), ((id >> 32) as u32).to_ne_bytes(), [0; 4], [0; 4]],
+                addr: [
+                    (id as u32).to_ne_bytes(),
+                    ((id >> 32) as u32).to_ne_bytes(),
+                    [0; 4],
+                    [0; 4],
+                ],
                 ..none
             },
             NameKey::Tuple {
@@ -187,7 +192,9 @@ pub struct RuleSet {
 impl RuleSet {
     /// Rules alone, in this order.
     pub fn of(rules: &[Rule]) -> Self {
-        let numbered = (1..).zip(rules).map(|(position, rule)| Rule { position, ..*rule });
+        let numbered = (1..)
+            .zip(rules)
+            .map(|(position, rule)| Rule { position, ..*rule });
         RuleSet {
             rules: numbered.collect(),
             ..RuleSet::default()
@@ -202,8 +209,13 @@ impl RuleSet {
 
     /// Whether some rule has a ceiling or writes a mark.
     pub(crate) fn acts(&self) -> bool {
-        self.rules.iter().any(|r| r.limit.is_some() || r.set_dscp.is_some())
-            || self.names.values().any(|n| n.limit.is_some() || n.set_dscp.is_some())
+        self.rules
+            .iter()
+            .any(|r| r.limit.is_some() || r.set_dscp.is_some())
+            || self
+                .names
+                .values()
+                .any(|n| n.limit.is_some() || n.set_dscp.is_some())
     }
 
     /// Kinds of names that there are.
@@ -223,21 +235,47 @@ mod tests {
             NameKey::Remote(remote),
             NameKey::Local("2001:db8::7".parse().unwrap()),
             NameKey::Cgroup(0x0102_0304_0506_0708),
-            NameKey::Tuple { proto: 6, local_port: 0x1234, remote, remote_port: 443 },
-            NameKey::Port { proto: 17, port: 8801 },
+            NameKey::Tuple {
+                proto: 6,
+                local_port: 0x1234,
+                remote,
+                remote_port: 443,
+            },
+            NameKey::Port {
+                proto: 17,
+                port: 8801,
+            },
         ];
         for key in all {
             assert_eq!(NameKey::from_layout(&key.to_layout()), Some(key));
         }
         let bytes = all[3].to_layout().to_bytes();
-        assert_eq!(bytes[10..], [0xff, 0xff, 198, 51, 100, 9, 0x12, 0x34, 1, 0xbb, 6, 3, 0, 0]);
+        assert_eq!(
+            bytes[10..],
+            [0xff, 0xff, 198, 51, 100, 9, 0x12, 0x34, 1, 0xbb, 6, 3, 0, 0]
+        );
     }
 
     #[test]
     fn the_earlier_rule_decides() {
-        let a = Name { sets: 1, tier: Some((5, Tier::Bulk)), limit: Some((5, 1)), ..Name::default() };
-        let b = Name { sets: 4, tier: Some((3, Tier::Voice)), set_dscp: Some((9, 46)), ..Name::default() };
-        let both = Name { sets: 5, tier: Some((3, Tier::Voice)), limit: Some((5, 1)), set_dscp: Some((9, 46)) };
+        let a = Name {
+            sets: 1,
+            tier: Some((5, Tier::Bulk)),
+            limit: Some((5, 1)),
+            ..Name::default()
+        };
+        let b = Name {
+            sets: 4,
+            tier: Some((3, Tier::Voice)),
+            set_dscp: Some((9, 46)),
+            ..Name::default()
+        };
+        let both = Name {
+            sets: 5,
+            tier: Some((3, Tier::Voice)),
+            limit: Some((5, 1)),
+            set_dscp: Some((9, 46)),
+        };
         assert_eq!(a.and(b), both);
         assert_eq!(b.and(a), both);
     }

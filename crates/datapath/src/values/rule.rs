@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-pub use evenkeel_core::rules::End;
 use evenkeel_core::classify::Tier;
+pub use evenkeel_core::rules::End;
 use evenkeel_core::rules::{FlowRule, Prefix};
 
 use super::words;

@@ -93,12 +93,19 @@ impl Accountant {
         let today = date(0);
         let counted = self.count_device(&today);
         if let (Ok(()), Some(maps)) = (&counted, maps) {
-            let _ = self.count_tiers(maps, &today).and_then(|()| self.count_flows(maps, &today, now));
+            let _ = self
+                .count_tiers(maps, &today)
+                .and_then(|()| self.count_flows(maps, &today, now));
         }
-        let warning = self.budget.and_then(|b| Some((b, self.usage.warns(&today, b.0)?)));
+        let warning = self
+            .budget
+            .and_then(|b| Some((b, self.usage.warns(&today, b.0)?)));
         let said = warning.map(|(budget, share)| match share {
             100 => format!("{}: the budget of {budget} is used up", self.device),
-            share => format!("{}: {share} % of the budget of {budget} is used", self.device),
+            share => format!(
+                "{}: {share} % of the budget of {budget} is used",
+                self.device
+            ),
         });
         let is_due = self.saved.is_none_or(|at| now.saturating_sub(at) >= SAVE);
         if counted.is_ok() && (is_due || said.is_some()) {
@@ -114,12 +121,17 @@ impl Accountant {
         let news = result.is_err() && !self.failed;
         self.failed = result.is_err();
         let why = result.err().filter(|_| news)?;
-        Some(format!("warning: usage is not kept: write {}: {why}", self.file.display()))
+        Some(format!(
+            "warning: usage is not kept: write {}: {why}",
+            self.file.display()
+        ))
     }
 
     fn count_device(&mut self, today: &str) -> Result<(), Error> {
         let mut session = Session::open()?;
-        let link = session.link(&self.device)?.ok_or_else(|| Error::NoDevice(self.device.clone()))?;
+        let link = session
+            .link(&self.device)?
+            .ok_or_else(|| Error::NoDevice(self.device.clone()))?;
         let counters = session.counters(link.index)?;
         let counter = Counter {
             boot: state::boot_id(),
@@ -138,20 +150,33 @@ impl Accountant {
         let now = Tier::ALL.map(|tier| moved(counts, |c| c.tier_bytes[tier as usize]));
         if let Some(before) = self.tiers.replace(now) {
             for (tier, (now, before)) in Tier::ALL.into_iter().zip(now.into_iter().zip(before)) {
-                self.usage.add(today, Kind::Tier, &tier.to_string(), now.since(before));
+                self.usage
+                    .add(today, Kind::Tier, &tier.to_string(), now.since(before));
             }
         }
         Ok(())
     }
 
-    fn count_flows(&mut self, maps: &Maps, today: &str, now: Duration) -> Result<(), evenkeel_datapath::Error> {
-        if self.labelled.is_none_or(|at| now.saturating_sub(at) >= HOSTS) {
+    fn count_flows(
+        &mut self,
+        maps: &Maps,
+        today: &str,
+        now: Duration,
+    ) -> Result<(), evenkeel_datapath::Error> {
+        if self
+            .labelled
+            .is_none_or(|at| now.saturating_sub(at) >= HOSTS)
+        {
             self.labelled = Some(now);
             self.labels = labels(hosts());
         }
         let flows = maps.flows()?;
         let has_own = flows.iter().any(|f| f.1.cgroup > 1);
-        let groups = if has_own { group_names() } else { HashMap::new() };
+        let groups = if has_own {
+            group_names()
+        } else {
+            HashMap::new()
+        };
         let inside: HashMap<NameKey, IpAddr> = insides();
         let mut kept = HashMap::with_capacity(flows.len());
         for (key, flow) in flows {
@@ -191,5 +216,8 @@ fn labels(hosts: Vec<Host>) -> HashMap<IpAddr, String> {
 }
 
 fn label(labels: &HashMap<IpAddr, String>, address: IpAddr) -> String {
-    labels.get(&address).cloned().unwrap_or_else(|| address.to_string())
+    labels
+        .get(&address)
+        .cloned()
+        .unwrap_or_else(|| address.to_string())
 }

@@ -260,7 +260,9 @@ impl Daemon {
                 continue;
             }
             let (named, told) = (line.named.clone(), line.told.clone());
-            common.voice.say(&format!("{device}: mode {now}, as the time says"));
+            common
+                .voice
+                .say(&format!("{device}: mode {now}, as the time says"));
             if let Err(e) = line.stop(true).and_then(|()| self.start(named, told)) {
                 self.failed = Some(e);
             }
@@ -340,12 +342,20 @@ impl Daemon {
     /// Puts a flow into another tier.
     fn move_flow(&self, device: Option<&str>, flow: u16, raise: bool) -> Result<String, Failure> {
         let moved = Moved::find(&self.dir, device, flow, raise)?;
-        let followed = self.lines.iter().find(|l| l.device().as_ref() == Some(&moved.device));
+        let followed = self
+            .lines
+            .iter()
+            .find(|l| l.device().as_ref() == Some(&moved.device));
         let line = followed.ok_or_else(|| {
-            Failure::usage(format_args!("{} is not followed by this daemon", moved.device))
+            Failure::usage(format_args!(
+                "{} is not followed by this daemon",
+                moved.device
+            ))
         })?;
         if !line.by_hand.put(moved.key, moved.tier) {
-            return Err(Failure::usage("too many flows are raised or lowered; `evenkeel reload` ends that"));
+            return Err(Failure::usage(
+                "too many flows are raised or lowered; `evenkeel reload` ends that",
+            ));
         }
         moved.tell()?;
         Ok(moved.said)

@@ -152,7 +152,13 @@ impl Job {
         let accountant = Accountant::start(&args.profile_dir, &device, config.of(&device).volume);
         let says = Arc::clone(&self.common.voice);
         let rules = &settings.request.rules;
-        let people = People::start(&device, rules, self.by_hand.clone(), accountant, move |said| says.say(said));
+        let people = People::start(
+            &device,
+            rules,
+            self.by_hand.clone(),
+            accountant,
+            move |said| says.say(said),
+        );
         let ended = evenkeel_autorate::run(settings, &self.order, &mut watcher);
         let (how, said) = match &ended {
             Ok(Ended::AsBefore) => ("evenkeel run ended", "as it was before"),

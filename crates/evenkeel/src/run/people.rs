@@ -51,7 +51,10 @@ impl ByHand {
     }
 
     fn all(&self) -> BTreeMap<NameKey, Tier> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -129,7 +132,10 @@ fn is_due(now: Duration, last: Option<Duration>, each: Duration) -> bool {
 impl Keeper {
     fn keep(mut self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            let is_needed = self.asks_dns || self.has_times || self.names.looks() || !self.by_hand.all().is_empty();
+            let is_needed = self.asks_dns
+                || self.has_times
+                || self.names.looks()
+                || !self.by_hand.all().is_empty();
             let now = clock::monotonic();
             let counts = is_due(now, self.counted, COUNT);
             let is_open = is_needed || counts;
@@ -145,13 +151,16 @@ impl Keeper {
             }
             std::thread::park_timeout(if self.asks_dns { TICK } else { IDLE });
         }
-        let _ = self.accountant.count(self.maps.as_ref(), clock::monotonic());
+        let _ = self
+            .accountant
+            .count(self.maps.as_ref(), clock::monotonic());
         let _ = self.accountant.save();
     }
 
     /// The maps of the programs that are at the device now.
     fn open(&mut self, now: Duration) -> Result<(), evenkeel_kernel::Error> {
-        if self.maps.is_none() && is_due(now, self.opened, LOOK) || is_due(now, self.opened, AGAIN) {
+        if self.maps.is_none() && is_due(now, self.opened, LOOK) || is_due(now, self.opened, AGAIN)
+        {
             self.opened = Some(now);
             self.maps = None;
             self.maps = evenkeel_kernel::maps(&self.device)?;
@@ -182,12 +191,18 @@ impl Keeper {
                     NameKey::Local(address) => Some(*address),
                     _ => None,
                 });
-                known.moved.insert(name.clone(), of(&addresses.collect::<Vec<_>>()));
+                known
+                    .moved
+                    .insert(name.clone(), of(&addresses.collect::<Vec<_>>()));
             }
         }
         let set = rule_set(&self.rules, &known)?;
         let generation = maps.generation()?;
-        let before = self.told.as_ref().filter(|t| t.1 == generation).map(|t| &t.0);
+        let before = self
+            .told
+            .as_ref()
+            .filter(|t| t.1 == generation)
+            .map(|t| &t.0);
         if before != Some(&set) {
             maps.set_rule_set(&set, before)?;
             self.told = Some((set, maps.generation()?));

@@ -71,7 +71,8 @@ fn dns_answer() -> Vec<u8> {
 fn talker(dir: &Path) -> Child {
     let program = dir.join("ek-talker");
     put_program(Path::new("/bin/bash"), &program);
-    let script = "exec 9>/dev/udp/192.0.2.2/44444; while head -c 1200 /dev/zero >&9; do sleep 0.01; done";
+    let script =
+        "exec 9>/dev/udp/192.0.2.2/44444; while head -c 1200 /dev/zero >&9; do sleep 0.01; done";
     Command::new(program).args(["-c", script]).spawn().unwrap()
 }
 
@@ -137,22 +138,35 @@ fn programs_names_devices_and_times() {
         }
         // A name: by itself the address is nobody's.
         let video = sender("192.0.2.3:8000");
-        goes_to(dir, "an address without a name", "best-effort", || drop(video.send(&long)));
-        let server = far.ns.run(|| UdpSocket::bind("192.0.2.2:53").unwrap()).unwrap();
+        goes_to(dir, "an address without a name", "best-effort", || {
+            drop(video.send(&long))
+        });
+        let server = far
+            .ns
+            .run(|| UdpSocket::bind("192.0.2.2:53").unwrap())
+            .unwrap();
         let asks = sender("192.0.2.2:53");
         asks.send(b"which?").unwrap();
         let mut buffer = [0; 100];
         let from = server.recv_from(&mut buffer).unwrap().1;
         server.send_to(&dns_answer(), from).unwrap();
-        goes_to(dir, "an address with a name", "video", || drop(video.send(&long)));
+        goes_to(dir, "an address with a name", "video", || {
+            drop(video.send(&long))
+        });
         // A device, by its hardware address: routed, and behind address translation.
-        let tv_sender = tv.ns.run(|| UdpSocket::bind("10.8.0.2:0").unwrap()).unwrap();
+        let tv_sender = tv
+            .ns
+            .run(|| UdpSocket::bind("10.8.0.2:0").unwrap())
+            .unwrap();
         let send = || drop(tv_sender.send_to(&long, "192.0.2.2:9000"));
         goes_to(dir, "a device that is routed", "bulk", send);
         let nft = "table ip n { chain c { type nat hook postrouting priority 100; oif wan masquerade; }; }";
         let translated = Command::new("nft").arg(nft).status();
         if translated.is_ok_and(|s| s.success()) {
-            let another = tv.ns.run(|| UdpSocket::bind("10.8.0.2:0").unwrap()).unwrap();
+            let another = tv
+                .ns
+                .run(|| UdpSocket::bind("10.8.0.2:0").unwrap())
+                .unwrap();
             let send = || drop(another.send_to(&long, "192.0.2.2:9001"));
             goes_to(dir, "a device whose address is translated", "bulk", send);
         }
@@ -162,7 +176,9 @@ fn programs_names_devices_and_times() {
             let before = packets(dir, "voice");
             let flows = evenkeel(dir, "flows wan --json").1;
             let flows: serde_json::Value = serde_json::from_str(&flows).unwrap_or_default();
-            let flow = flows.as_array().and_then(|all| all.iter().find(|f| f["remote"] == "192.0.2.2:44444"));
+            let flow = flows
+                .as_array()
+                .and_then(|all| all.iter().find(|f| f["remote"] == "192.0.2.2:44444"));
             flow.is_some_and(|f| f["tier"] == "voice" && f["why"] == "voice program ek-talker")
                 && packets(dir, "voice") > before
         });
@@ -179,7 +195,10 @@ fn a_flow_is_raised_and_lowered_and_it_is_quiet_for_a_while() {
         return;
     }
     in_namespace(|dir| {
-        let _far = place("peer", &["addr add 192.0.2.2/24 dev peer", "link set peer up"]);
+        let _far = place(
+            "peer",
+            &["addr add 192.0.2.2/24 dev peer", "link set peer up"],
+        );
         let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
         let socket = UdpSocket::bind("192.0.2.1:0").unwrap();
         socket.connect("192.0.2.2:8000").unwrap();
@@ -187,14 +206,21 @@ fn a_flow_is_raised_and_lowered_and_it_is_quiet_for_a_while() {
         goes_to(dir, "as usual", "best-effort", send);
         let flows = evenkeel(dir, "flows wan --all --json").1;
         let flows: serde_json::Value = serde_json::from_str(&flows).unwrap();
-        let flow = flows.as_array().unwrap().iter().find(|f| f["remote"] == "192.0.2.2:8000");
+        let flow = flows
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|f| f["remote"] == "192.0.2.2:8000");
         let number = flow.unwrap()["number"].as_u64().unwrap();
         let well = |args: &str| {
             let (code, out, err) = evenkeel(dir, args);
             assert_eq!((code, err.as_str()), (0, ""), "{args}");
             out
         };
-        assert_eq!(well(&format!("flows raise {number}")), "udp to 192.0.2.2:8000 is video now, until it ends\n");
+        assert_eq!(
+            well(&format!("flows raise {number}")),
+            "udp to 192.0.2.2:8000 is video now, until it ends\n"
+        );
         goes_to(dir, "raised", "video", send);
         well(&format!("flows raise {number} wan"));
         goes_to(dir, "raised again", "voice", send);
@@ -212,7 +238,10 @@ fn a_flow_is_raised_and_lowered_and_it_is_quiet_for_a_while() {
         let send = || drop(other.send(&[0; 1000]));
         goes_to(dir, "not quiet yet", "best-effort", send);
         let said = well("quiet --for 1h");
-        assert_eq!(said, "wan: calls come before everything else for 60 min; it ends by itself\n");
+        assert_eq!(
+            said,
+            "wan: calls come before everything else for 60 min; it ends by itself\n"
+        );
         goes_to(dir, "quiet", "bulk", send);
         well("quiet --off");
         goes_to(dir, "as usual again", "best-effort", send);
@@ -222,5 +251,88 @@ fn a_flow_is_raised_and_lowered_and_it_is_quiet_for_a_while() {
         assert_ne!(run.end().0, 0);
         std::thread::sleep(Duration::from_millis(2100));
         goes_to(dir, "ended by itself", "best-effort", send);
+    });
+}
+
+/// What the device has sent so far.
+fn sent() -> u64 {
+    let out = Command::new("ip")
+        .args(["-s", "-j", "link", "show", "wan"])
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    json[0]["stats64"]["tx"]["bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn usage_survives_a_kill_and_a_budget_is_said() {
+    if !root("usage_survives_a_kill_and_a_budget_is_said") {
+        return;
+    }
+    in_namespace(|dir| {
+        let _far = place(
+            "peer",
+            &["addr add 192.0.2.2/24 dev peer", "link set peer up"],
+        );
+        let config = "budget = '2 MB/month'\nmode_at = ['bandwidth 00:00-24:00']\n\
+                      rules = ['bulk udp port 8000 after 2MB/month']\n";
+        std::fs::write(dir.join("none.toml"), config).unwrap();
+        let file = dir.join("lines/wan.usage.json");
+        let run = Running::start(dir, "run wan --rate 50mbit 50mbit");
+        until("the first count", || file.exists());
+        let first = sent();
+        let status = evenkeel(dir, "status wan --json").1;
+        assert!(
+            status.contains("\"mode\": \"bandwidth\"") || status.contains("\"mode\":\"bandwidth\""),
+            "{status}"
+        );
+        let socket = UdpSocket::bind("192.0.2.1:0").unwrap();
+        socket.connect("192.0.2.2:8000").unwrap();
+        let send = || drop(socket.send(&[0; 1000]));
+        goes_to(dir, "a budget that is not used up", "best-effort", send);
+        let burst = || {
+            for _ in 0..150 {
+                (0..10).for_each(|_| send());
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        };
+        burst();
+        // Killed before it was written: the kernel counts on.
+        run.signal(nix::sys::signal::Signal::SIGKILL);
+        assert_ne!(run.end().0, 0);
+        burst();
+        let run = Running::start(dir, "run wan --rate 50mbit 50mbit");
+        until("the budget is used up", || {
+            crate::running::said(dir).contains("the budget of 2MB/month is used up")
+        });
+        goes_to(dir, "a budget that is used up", "bulk", send);
+        run.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        let all = sent() - first;
+        let profile = dir.join("lines");
+        let usage = |args: &str| {
+            let args = format!("usage wan {args} --profile-dir {}", profile.display());
+            let (code, out, err) = evenkeel(dir, &args);
+            assert_eq!((code, err.as_str()), (0, ""), "{args}");
+            out
+        };
+        let json: serde_json::Value = serde_json::from_str(&usage("--json")).unwrap();
+        let counted = json[0]["month"]["total"]["up"].as_u64().unwrap();
+        println!("sent {all}, counted {counted}");
+        // What left between the first count and our own look.
+        assert!(
+            all > 2_500_000 && counted.abs_diff(all) < 50_000,
+            "sent {all}, counted {counted}"
+        );
+        let text = usage("");
+        assert!(
+            text.contains("upload") && text.contains("of the budget of 2.00 MB"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  this machine") && text.contains("  bulk"),
+            "{text}"
+        );
+        assert!(!usage("--by tier").contains("this machine"));
     });
 }

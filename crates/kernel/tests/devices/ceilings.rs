@@ -50,7 +50,11 @@ fn ceilings_are_exact_and_change_in_place() {
             r.rules = rules.iter().map(|r| r.parse().unwrap()).collect();
             w.shape(&r).unwrap()
         };
-        told(&["any udp port 7001 max 2mbit", "bulk udp port 7002", "bulk max 10%"]);
+        told(&[
+            "any udp port 7001 max 2mbit",
+            "bulk udp port 7002",
+            "bulk max 10%",
+        ]);
         let stop = Arc::new(AtomicBool::new(false));
         let loads = [7001, 7002, 7003].map(|port| load(port, &stop));
         let rate_of = |limit: u8, seconds: u64| {
@@ -67,7 +71,11 @@ fn ceilings_are_exact_and_change_in_place() {
         // A tenth of what is shaped to: 99.5 % of 8 Mbit/s.
         for (rate, ceiling) in both.into_iter().zip([2e6, 796e3]) {
             println!("{:?}: {:.0} of {ceiling} bit/s", w.backend, rate);
-            assert!((rate / ceiling - 1.0).abs() <= 0.01, "{:?}: {rate} of {ceiling}", w.backend);
+            assert!(
+                (rate / ceiling - 1.0).abs() <= 0.01,
+                "{:?}: {rate} of {ceiling}",
+                w.backend
+            );
         }
         // One more, and another rate, while packets pass.
         let shaped = told(&[
@@ -111,7 +119,8 @@ fn marks_are_written_on_the_way_out() {
         for (port, ecn, dscp) in [(7001, 1, 46), (7002, 2, 8), (7003, 0, 0)] {
             let socket = std::net::UdpSocket::bind("10.8.0.1:0").unwrap();
             socket.connect(("10.8.0.2", port)).unwrap();
-            nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::Ipv4Tos, &ecn).unwrap();
+            nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::Ipv4Tos, &ecn)
+                .unwrap();
             socket.send(b"x").unwrap();
             let mut buffer = [0; 2000];
             let end = Instant::now() + Duration::from_secs(10);
@@ -123,9 +132,15 @@ fn marks_are_written_on_the_way_out() {
                 }
             };
             assert_eq!((packet[1] >> 2, packet[1] & 3), (dscp, ecn as u8), "{port}");
-            let words = packet[..20].chunks(2).map(|c| u32::from(u16::from_be_bytes([c[0], c[1]])));
+            let words = packet[..20]
+                .chunks(2)
+                .map(|c| u32::from(u16::from_be_bytes([c[0], c[1]])));
             let sum: u32 = words.sum();
-            assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "{port}: header checksum");
+            assert_eq!(
+                (sum & 0xffff) + (sum >> 16),
+                0xffff,
+                "{port}: header checksum"
+            );
         }
         evenkeel_kernel::clear(&w.dir, "out").unwrap();
     });

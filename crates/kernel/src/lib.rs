@@ -7,6 +7,7 @@
 
 mod bypass;
 mod error;
+mod groups;
 mod lease;
 mod live;
 mod own_queue;
@@ -21,10 +22,11 @@ mod status;
 
 pub use error::Error;
 pub use evenkeel_wire::neighbour::Neighbour;
+pub use groups::control_groups;
 pub use live::Live;
 pub use passive::{Arrived, PassiveStatistics, RoundTrips, Step, TierStatistics};
 pub use probe::capabilities;
-pub use programs::{all_maps, control_groups, maps};
+pub use programs::{all_maps, maps};
 pub use rule_set::{Keys, Known, rule_set};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};

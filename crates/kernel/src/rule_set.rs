@@ -13,7 +13,7 @@ use evenkeel_datapath::values::{Name, NameKey, Rule, RuleSet};
 use evenkeel_sys::clock;
 
 use crate::Error;
-use crate::programs::control_group;
+use crate::groups::control_group;
 
 /// What names stand for, by the names as rules have them.
 pub type Keys = BTreeMap<String, BTreeSet<NameKey>>;

@@ -159,6 +159,17 @@ impl Side<'_> {
                 ));
             }
         }
+        classes.extend(self.ceiling_classes(&ceilings, buckets));
+        classes
+    }
+
+    /// A class for each ceiling, and the tiers' below it.
+    fn ceiling_classes(&self, ceilings: &[Ceiling], buckets: bool) -> Vec<ClassSpec> {
+        let (link, _) = htb_link(self.framing, self.link_header);
+        let frame = self.frame();
+        let quantum = Some(frame);
+        let burst = |rate| HtbClass::burst_for(rate).max(2 * frame);
+        let mut classes = Vec::new();
         for (number, ceiling) in (1..).zip(ceilings) {
             let (rate, ceil) = (ceiling.guaranteed, ceiling.most);
             let own = HtbClass {

@@ -84,46 +84,57 @@ fn another_day() -> &'static str {
     ["mon", "tue", "wed", "thu", "fri", "sat", "sun"][((today + 3) % 7) as usize]
 }
 
+/// A far side with two addresses, and a device behind us.
+fn home() -> (Place, Place) {
+    ip("link set wan address 02:00:00:00:00:01");
+    let far = place(
+        "peer",
+        &[
+            "addr add 192.0.2.2/24 dev peer",
+            "addr add 192.0.2.3/24 dev peer",
+            "link set peer up",
+        ],
+    );
+    ip("link add lan type veth peer name tv");
+    ip("addr add 10.8.0.1/24 dev lan");
+    ip("link set lan up");
+    let tv = place(
+        "tv",
+        &[
+            "link set tv address 02:00:5e:00:53:01",
+            "addr add 10.8.0.2/24 dev tv",
+            "link set tv up",
+            "route add default via 10.8.0.1",
+        ],
+    );
+    (far, tv)
+}
+
+/// Puts rules of each kind into the file.
+fn tell(dir: &Path) {
+    let rules = [
+        "voice program ek-talker".to_owned(),
+        "video name video.example".to_owned(),
+        "bulk device 02:00:5E:00:53:01".to_owned(),
+        "video udp port 7000 00:00-24:00".to_owned(),
+        "bulk udp port 7000".to_owned(),
+        format!("video udp port 7001 {}", another_day()),
+        "bulk udp port 7001".to_owned(),
+    ];
+    let text: Vec<String> = rules.iter().map(|r| format!("{r:?}")).collect();
+    let text = format!("rules = [{}]\n", text.join(", "));
+    std::fs::write(dir.join("none.toml"), text).unwrap();
+}
+
 #[test]
 fn programs_names_devices_and_times() {
     if !root("programs_names_devices_and_times") {
         return;
     }
     in_namespace(|dir| {
-        ip("link set wan address 02:00:00:00:00:01");
-        let far = place(
-            "peer",
-            &[
-                "addr add 192.0.2.2/24 dev peer",
-                "addr add 192.0.2.3/24 dev peer",
-                "link set peer up",
-            ],
-        );
-        ip("link add lan type veth peer name tv");
-        ip("addr add 10.8.0.1/24 dev lan");
-        ip("link set lan up");
-        let tv = place(
-            "tv",
-            &[
-                "link set tv address 02:00:5e:00:53:01",
-                "addr add 10.8.0.2/24 dev tv",
-                "link set tv up",
-                "route add default via 10.8.0.1",
-            ],
-        );
+        let (far, tv) = home();
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
-        let rules = [
-            "voice program ek-talker".to_owned(),
-            "video name video.example".to_owned(),
-            "bulk device 02:00:5E:00:53:01".to_owned(),
-            "video udp port 7000 00:00-24:00".to_owned(),
-            "bulk udp port 7000".to_owned(),
-            format!("video udp port 7001 {}", another_day()),
-            "bulk udp port 7001".to_owned(),
-        ];
-        let text: Vec<String> = rules.iter().map(|r| format!("{r:?}")).collect();
-        let text = format!("rules = [{}]\n", text.join(", "));
-        std::fs::write(dir.join("none.toml"), text).unwrap();
+        tell(dir);
         let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
         let sender = |to: &str| {
             let socket = UdpSocket::bind("192.0.2.1:0").unwrap();

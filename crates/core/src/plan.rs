@@ -189,6 +189,7 @@ pub fn plan_followed(
     planned(caps, device, line, policy, Some(targets))
 }
 
+#[allow(clippy::needless_pass_by_value)] // Made for this call.
 fn planned(
     caps: &Capabilities,
     device: &Device,

@@ -253,23 +253,19 @@ impl Maps {
 
     /// Removes names that `set` does not have.
     fn forget_names(&mut self, set: &RuleSet, before: Option<&RuleSet>) -> Result<(), Error> {
-        let stale: Vec<[u8; layout::NameKey::SIZE]> = match before {
-            Some(before) => {
-                let gone = before.names.keys().filter(|k| !set.names.contains_key(k));
-                gone.map(|k| k.to_layout().to_bytes()).collect()
-            }
-            None => {
-                let mut all = Vec::new();
-                for key in self.names.keys() {
-                    let key = key.map_err(failed("read", NAMES_MAP))?;
-                    let named = NameKey::from_layout(&layout::NameKey::from_bytes(&key));
-                    if named.is_none_or(|k| !set.names.contains_key(&k)) {
-                        all.push(key);
-                    }
+        let mut stale: Vec<[u8; layout::NameKey::SIZE]> = Vec::new();
+        if let Some(before) = before {
+            let gone = before.names.keys().filter(|k| !set.names.contains_key(k));
+            stale.extend(gone.map(|k| k.to_layout().to_bytes()));
+        } else {
+            for key in self.names.keys() {
+                let key = key.map_err(failed("read", NAMES_MAP))?;
+                let named = NameKey::from_layout(&layout::NameKey::from_bytes(&key));
+                if named.is_none_or(|k| !set.names.contains_key(&k)) {
+                    stale.push(key);
                 }
-                all
             }
-        };
+        }
         for key in stale {
             match self.names.remove(&key) {
                 Ok(()) | Err(MapError::KeyNotFound | MapError::ElementNotFound) => {}

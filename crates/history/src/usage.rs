@@ -153,13 +153,11 @@ impl Usage {
             Err(e) if e.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(e) => return Err(e),
         };
-        match Self::parse(&text) {
-            Some(usage) => Ok(usage),
-            None => {
-                fs::rename(path, path.with_extension("json.damaged"))?;
-                Ok(Usage::default())
-            }
+        if let Some(usage) = Self::parse(&text) {
+            return Ok(usage);
         }
+        fs::rename(path, path.with_extension("json.damaged"))?;
+        Ok(Usage::default())
     }
 
     /// Of a file's text.

@@ -159,7 +159,8 @@ fn dhcpd(text: &str) -> Vec<Entry> {
         if let Some(rest) = line.strip_prefix("hardware ethernet ") {
             entry.0 = rest.trim_end_matches(';').to_lowercase();
         } else if let Some(rest) = line.strip_prefix("client-hostname ") {
-            entry.2 = rest.trim_end_matches(';').trim_matches('"').to_owned();
+            let name = rest.trim_end_matches(';').trim_matches('"');
+            name.clone_into(&mut entry.2);
         } else if line == "}" {
             all.extend(open.take().map(|e| (e.1, e)));
         }

@@ -109,8 +109,8 @@ fn days(text: &str) -> Result<u8, String> {
 impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((from, until)) = self.span {
-            let [a, b, c, d] = [from / 60, from % 60, until / 60, until % 60];
-            write!(f, "{a:02}:{b:02}-{c:02}:{d:02}")?;
+            let clock = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
+            write!(f, "{}-{}", clock(from), clock(until))?;
             if self.days != 0 {
                 f.write_str(" ")?;
             }

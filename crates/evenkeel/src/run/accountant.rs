@@ -45,7 +45,7 @@ pub(crate) struct Accountant {
     failed: bool,
 }
 
-fn moved<T>(of: PerDirection<T>, bytes: impl Fn(&T) -> u64) -> Moved {
+fn moved<T>(of: &PerDirection<T>, bytes: impl Fn(&T) -> u64) -> Moved {
     Moved {
         down: bytes(&of.down),
         up: bytes(&of.up),
@@ -147,7 +147,7 @@ impl Accountant {
 
     fn count_tiers(&mut self, maps: &Maps, today: &str) -> Result<(), evenkeel_datapath::Error> {
         let counts = maps.counts()?.direction;
-        let now = Tier::ALL.map(|tier| moved(counts, |c| c.tier_bytes[tier as usize]));
+        let now = Tier::ALL.map(|tier| moved(&counts, |c| c.tier_bytes[tier as usize]));
         if let Some(before) = self.tiers.replace(now) {
             for (tier, (now, before)) in Tier::ALL.into_iter().zip(now.into_iter().zip(before)) {
                 self.usage
@@ -180,7 +180,7 @@ impl Accountant {
         let inside: HashMap<NameKey, IpAddr> = insides();
         let mut kept = HashMap::with_capacity(flows.len());
         for (key, flow) in flows {
-            let sum = moved(flow.direction, |d| d.bytes);
+            let sum = moved(&flow.direction, |d| d.bytes);
             let known = self.flows.get(&key).copied();
             let before = known.or_else(|| (flow.first >= self.began).then(Moved::default));
             kept.insert(key, sum);

@@ -150,7 +150,7 @@ fn programs_names_devices_and_times() {
         // A name: by itself the address is nobody's.
         let video = sender("192.0.2.3:8000");
         goes_to(dir, "an address without a name", "best-effort", || {
-            drop(video.send(&long))
+            drop(video.send(&long));
         });
         let server = far
             .ns
@@ -162,7 +162,7 @@ fn programs_names_devices_and_times() {
         let from = server.recv_from(&mut buffer).unwrap().1;
         server.send_to(&dns_answer(), from).unwrap();
         goes_to(dir, "an address with a name", "video", || {
-            drop(video.send(&long))
+            drop(video.send(&long));
         });
         // A device, by its hardware address: routed, and behind address translation.
         let tv_sender = tv

@@ -6,6 +6,7 @@
 //! and bytes (crate `evenkeel-wire`).
 
 mod bypass;
+mod connections;
 mod error;
 mod groups;
 mod lease;
@@ -20,7 +21,9 @@ mod shape;
 pub mod state;
 mod status;
 
+pub use connections::connections;
 pub use error::Error;
+pub use evenkeel_wire::conntrack::{Connection, Tuple};
 pub use evenkeel_wire::neighbour::Neighbour;
 pub use groups::control_groups;
 pub use live::Live;

@@ -3,7 +3,7 @@
 //! Principles: a device is what has one hardware address, and all addresses are its that a neighbour's table or a lease
 //! gives to it; names come from leases and from `/etc/hosts`. Non-goals: asking devices.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::net::IpAddr;
 
@@ -51,10 +51,10 @@ pub fn hosts() -> Vec<Host> {
 
 /// What the names of devices stand for.
 pub(crate) fn find(names: &BTreeSet<String>) -> Keys {
-    keys(names, &hosts(), &conntrack::list())
+    keys(names, &hosts(), &conntrack::insides())
 }
 
-fn keys(names: &BTreeSet<String>, hosts: &[Host], connections: &str) -> Keys {
+fn keys(names: &BTreeSet<String>, hosts: &[Host], connections: &HashMap<NameKey, IpAddr>) -> Keys {
     let mut keys = Keys::new();
     let mut whose: BTreeMap<IpAddr, Vec<&String>> = BTreeMap::new();
     for name in names {
@@ -71,10 +71,10 @@ fn keys(names: &BTreeSet<String>, hosts: &[Host], connections: &str) -> Keys {
             whose.entry(address).or_default().push(name);
         }
     }
-    for connection in conntrack::translated(connections) {
-        for name in whose.get(&connection.inside).into_iter().flatten() {
+    for (outside, inside) in connections {
+        for name in whose.get(inside).into_iter().flatten() {
             if let Some(entry) = keys.get_mut(*name) {
-                entry.insert(connection.outside);
+                entry.insert(*outside);
             }
         }
     }
@@ -222,8 +222,14 @@ mod tests {
             ["tv", "telly", "telly.lan"].map(str::to_owned).into()
         );
         assert_eq!(tv.addresses.len(), 2);
-        let connection = "ipv4 2 udp 17 29 src=192.168.1.5 dst=198.51.100.9 sport=5 dport=443 \
-                          src=198.51.100.9 dst=203.0.113.1 sport=443 dport=6 use=2\n";
+        let outside = NameKey::Tuple {
+            proto: 17,
+            local_port: 6,
+            remote: "198.51.100.9".parse().unwrap(),
+            remote_port: 443,
+        };
+        let inside: IpAddr = "192.168.1.5".parse().unwrap();
+        let connection = &HashMap::from([(outside, inside)]);
         for name in ["tv", "02:00:5e:00:53:01", "192.168.1.5", "2001:db8::5"] {
             let found = keys(&[name.to_owned()].into(), &hosts, connection);
             assert_eq!(found[name].len(), 3, "{name}: {found:?}");

@@ -72,7 +72,7 @@ fn talker(dir: &Path) -> Child {
     let program = dir.join("ek-talker");
     put_program(Path::new("/bin/bash"), &program);
     let script =
-        "exec 9>/dev/udp/192.0.2.2/44444; while head -c 1200 /dev/zero >&9; do sleep 0.01; done";
+        "exec 9>/dev/udp/192.0.2.2/44444; while :; do head -c 1200 /dev/zero >&9; sleep 0.01; done";
     Command::new(program).args(["-c", script]).spawn().unwrap()
 }
 
@@ -182,6 +182,7 @@ fn programs_names_devices_and_times() {
             goes_to(dir, "a device whose address is translated", "bulk", send);
         }
         // A program, which began before anybody looked.
+        let sink = far.ns.run(|| UdpSocket::bind("192.0.2.2:44444").unwrap());
         let mut talker = talker(dir);
         until("a program", || {
             let before = packets(dir, "voice");
@@ -195,6 +196,7 @@ fn programs_names_devices_and_times() {
         });
         talker.kill().unwrap();
         talker.wait().unwrap();
+        drop(sink);
         run.signal(nix::sys::signal::Signal::SIGTERM);
         assert_eq!(run.end().0, 0);
     });

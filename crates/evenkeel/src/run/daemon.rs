@@ -353,9 +353,7 @@ impl Daemon {
             ))
         })?;
         if !line.by_hand.put(moved.key, moved.tier) {
-            return Err(Failure::usage(
-                "too many flows are raised or lowered; `evenkeel reload` ends that",
-            ));
+            return Err(Failure::usage("too many flows are raised or lowered"));
         }
         moved.tell()?;
         Ok(moved.said)

@@ -14,5 +14,6 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let read = book.read("wan", (0, u64::MAX), 50, 3600);
     let _ = picture::draw(&read.minutes, (0, u64::MAX), 100, &|t| t.to_string());
+    let _ = std::str::from_utf8(bytes).map(evenkeel_history::usage::Usage::parse);
     let _ = book.at("wan", 1_788_220_800, "then");
 });

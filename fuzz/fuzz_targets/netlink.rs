@@ -1,6 +1,7 @@
 //! What a route netlink socket might hand us.
 #![no_main]
 
+use evenkeel_wire::conntrack::Connection;
 use evenkeel_wire::flowtable::Flowtable;
 use evenkeel_wire::link::LinkInfo;
 use evenkeel_wire::neighbour::Neighbour;
@@ -16,6 +17,7 @@ fuzz_target!(|bytes: &[u8]| {
         LinkInfo::decode(&message);
         Neighbour::decode(&message);
         Flowtable::decode(&message);
+        Connection::decode(&message);
     }
     for kind in ["cake", "htb", "fq_codel"] {
         Stats::decode(kind, bytes);

@@ -5,6 +5,7 @@ use evenkeel_wire::packet::{Echo, Ip, Quoted, Tcp, Udp};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let _ = evenkeel_wire::dns::answer(bytes);
     let transports = Ip::parse(bytes).map(|ip| (ip.header(), ip.payload()));
     for payload in [Some(bytes), transports.ok().map(|t| t.1)]
         .into_iter()

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::line::Line;
 use crate::police::Policer;
+use crate::rules::Limit;
 use crate::tc::{FilterKey, Handle, LinkSettings, Op, Protocol};
 use crate::{Framing, PerDirection, Rate};
 use handles::clsact_pref;
@@ -32,7 +33,7 @@ mod target;
 pub use features::{Backend, Capabilities, Choice, Feature};
 pub use handles::{EGRESS, INGRESS, PROGRAM_PREF, PROGRAMS, is_our_pref};
 pub use htb::htb_link;
-pub use leaf::{is_leaf_of, tier_minor};
+pub use leaf::{ceiling_minor, is_leaf_of, tier_minor};
 pub use mode::Mode;
 pub use policy::{Ingress, Policy};
 pub use shaping::{Given, INTERVAL, Segments, Shaping};
@@ -127,6 +128,8 @@ pub struct Plan {
     pub policer: Option<Policer>,
     /// Our programs tell the disciplines how urgent a packet is; else u32 filters do.
     pub programs: bool,
+    /// Ceilings and guarantees, by their numbers from 1 on; none without programs.
+    pub limits: Vec<Limit>,
     /// Setting it all up, in order.
     pub setup: Vec<Op>,
     /// Bringing an existing tree of this backend to these rates and this framing, in place.
@@ -147,6 +150,14 @@ pub enum PlanError {
         missing: String,
         /// Its configuration options.
         config: String,
+    },
+    /// What has no ceilings was asked for them.
+    #[error(
+        "shape {device}: CAKE has no ceilings and no guarantees; use --backend htb, or rules without max and min"
+    )]
+    Ceilings {
+        /// Which device was to be shaped.
+        device: String,
     },
 }
 
@@ -178,6 +189,7 @@ pub fn plan_followed(
     planned(caps, device, line, policy, Some(targets))
 }
 
+#[allow(clippy::needless_pass_by_value)] // Made for this call.
 fn planned(
     caps: &Capabilities,
     device: &Device,
@@ -186,8 +198,21 @@ fn planned(
     targets: Option<PerDirection<Option<Target>>>,
 ) -> Result<Plan, PlanError> {
     let policer = policy.ingress.policer(caps, &line, device.mtu);
-    let backend = backend(caps, device, policy.choice, policer.is_some())?;
     let programs = caps.has(Feature::Bpf);
+    let limits = if programs {
+        policy.limits.clone()
+    } else {
+        Vec::new()
+    };
+    let choice = match policy.choice {
+        Choice::Auto if !limits.is_empty() => Choice::Htb,
+        Choice::Cake if !limits.is_empty() => {
+            let device = device.name.clone();
+            return Err(PlanError::Ceilings { device });
+        }
+        choice => choice,
+    };
+    let backend = backend(caps, device, choice, policer.is_some())?;
     let given = Given {
         line,
         mtu: device.mtu,
@@ -220,6 +245,7 @@ fn planned(
         ifb: ifb_name(device.ifindex),
         policer,
         programs,
+        limits,
         setup: Vec::new(),
         update: Vec::new(),
     };
@@ -290,6 +316,7 @@ impl Plan {
                 self.intervals.up
             },
             programs: self.programs,
+            limits: &self.limits,
             caps,
         };
         let wan = side(&self.device.name, false);
@@ -350,6 +377,16 @@ impl Plan {
         }
         self.setup = setup;
         self.update = update;
+    }
+
+    /// What a tree that stands with so many ceilings lacks: those of higher numbers.
+    pub fn further_limits(&self, standing: usize) -> impl Iterator<Item = &Op> {
+        let further = move |n: Option<u8>| n.is_some_and(|n| usize::from(n) > standing);
+        self.setup.iter().filter(move |op| match op {
+            Op::ClassAdd(c) => further(leaf::limit_of_class(c.classid.minor())),
+            Op::QdiscAdd(q) => further(leaf::limit_of_qdisc(q.handle.major()).map(|l| l.0)),
+            _ => false,
+        })
     }
 }
 

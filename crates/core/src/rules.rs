@@ -1,10 +1,11 @@
-//! A person's rules on which flows are urgent: `voice udp port 3478-3481`.
+//! A person's rules on which flows are urgent: `voice udp port 3478-3481`, `host tv max 15mbit`.
 //!
-//! A rule is a tier and then conditions, all of which must hold; of a list the first rule that
-//! holds decides, and the default rules come after the person's. Principles: one form on the
-//! command line and in files; what is wrong is named with the word that is wrong; nothing is
-//! looked up here (a control group's number is the kernel's business). Non-goals: actions other
-//! than a tier, payload, names of hosts.
+//! A rule is a tier and then conditions, all of which must hold, and what else is done with its flows: a ceiling or a
+//! guarantee (`limit`), a mark on the way out; it may hold only at times (`when`). Of a list the first rule that holds
+//! and has a tier decides the tier, the first that has a ceiling the ceiling; the default rules come after the
+//! person's. Principles: one form on the command line and in files; what is wrong is named with the word that is
+//! wrong; nothing is looked up here (a control group's number is the kernel's business, and whose address a name
+//! stands for that of a process which stays). Non-goals: payload.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,8 +13,21 @@ use std::str::FromStr;
 
 use crate::classify::{Match, Proto, Tier, default_rules};
 
-/// Most rules of a person.
+mod limit;
+mod volume;
+mod when;
+
+pub use limit::{Amount, Limit};
+pub use volume::Volume;
+pub use when::When;
+
+/// Most rules of a person that the programs ask one after the other.
 pub const MOST: usize = 64;
+/// Most rules of a person of all kinds: those that have one name and no other condition are found by it, however many
+/// there are.
+pub const MOST_OF_ALL: usize = 16_384;
+/// Most ceilings and guarantees.
+pub const MOST_LIMITS: usize = 64;
 
 /// Whose port or address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +52,8 @@ pub struct Prefix {
 /// One rule. Conditions that are absent hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowRule {
-    /// Where its flows go.
-    pub tier: Tier,
+    /// Where its flows go; `None`: wherever another rule says.
+    pub tier: Option<Tier>,
     /// IP protocol.
     pub proto: Option<u8>,
     /// First and last port, and whose.
@@ -54,6 +68,20 @@ pub struct FlowRule {
     pub mark: Option<(u32, u32)>,
     /// Path of a control group of this host; what is below it counts as well.
     pub cgroup: Option<String>,
+    /// Name of a program of this host's, of a unit, a container or a flatpak.
+    pub program: Option<String>,
+    /// DNS name of the far side; what is below it counts as well.
+    pub name: Option<String>,
+    /// A device on our side: its hardware address, the name that it got its lease by, or an address.
+    pub device: Option<String>,
+    /// When it holds; always without it.
+    pub when: Option<When>,
+    /// It holds once the device, or without one the line, has moved so much this month.
+    pub after: Option<Volume>,
+    /// How much its flows may have together, and what they always get.
+    pub limit: Option<Limit>,
+    /// DSCP that is written into what we send.
+    pub set_dscp: Option<u8>,
     /// CAKE does as much by itself.
     pub cake_knows: bool,
 }
@@ -62,7 +90,7 @@ impl FlowRule {
     /// Everything, into a tier.
     pub const fn all(tier: Tier) -> Self {
         FlowRule {
-            tier,
+            tier: Some(tier),
             proto: None,
             ports: None,
             local: None,
@@ -70,9 +98,83 @@ impl FlowRule {
             dscp: None,
             mark: None,
             cgroup: None,
+            program: None,
+            name: None,
+            device: None,
+            when: None,
+            after: None,
+            limit: None,
+            set_dscp: None,
             cake_knows: false,
         }
     }
+
+    /// Whether it has a condition that the programs ask, beside names and times.
+    pub fn asks(&self) -> bool {
+        self.proto.is_some()
+            || self.ports.is_some()
+            || self.local.is_some()
+            || self.remote.is_some()
+            || self.dscp.is_some()
+            || self.mark.is_some()
+            || self.cgroup.is_some()
+    }
+
+    /// How many conditions it has that are names.
+    pub fn names(&self) -> usize {
+        [&self.program, &self.name, &self.device]
+            .into_iter()
+            .flatten()
+            .count()
+    }
+
+    /// Whether what it means changes with time, so that a process has to stay.
+    pub fn needs_process(&self) -> bool {
+        self.names() > 0 || self.when.is_some() || self.after.is_some()
+    }
+
+    /// The tiers whose flows have this ceiling or mark, whatever brought them there: `bulk max 20%`; `any max 5mbit` is
+    /// about all.
+    pub fn of_tiers(&self) -> &[Tier] {
+        let acts = self.limit.is_some() || self.set_dscp.is_some();
+        match (&self.tier, acts && !self.asks() && self.names() == 0) {
+            (_, false) => &[],
+            (None, true) => &Tier::ALL,
+            (Some(tier), true) => std::slice::from_ref(tier),
+        }
+    }
+}
+
+/// The ceilings and guarantees of a list, in order: flows are given the number of theirs in it.
+pub fn limits(rules: &[FlowRule]) -> Vec<Limit> {
+    rules.iter().filter_map(|r| r.limit).collect()
+}
+
+/// What is wrong with a list, and with which of it, from 0.
+pub fn check(rules: &[FlowRule]) -> Result<(), (usize, String)> {
+    let mut asked = 0;
+    let mut limits = 0;
+    let mut sets = 0;
+    for (n, rule) in rules.iter().enumerate() {
+        if rule.asks() || rule.names() != 1 {
+            asked += 1;
+            sets += rule.names();
+        }
+        limits += usize::from(rule.limit.is_some());
+        let wrong = if n >= MOST_OF_ALL {
+            format!("{MOST_OF_ALL} rules are the most")
+        } else if asked > MOST {
+            format!("{MOST} rules are the most, beside those whose only condition is a name")
+        } else if sets > u64::BITS as usize {
+            format!("{} names with further conditions are the most", u64::BITS)
+        } else if limits > MOST_LIMITS {
+            format!("{MOST_LIMITS} ceilings and guarantees are the most")
+        } else {
+            continue;
+        };
+        return Err((n, wrong));
+    }
+    Ok(())
 }
 
 /// The rules that come after a person's: [`default_rules`] as far as they speak of flows. What a
@@ -108,26 +210,38 @@ pub fn defaults() -> Vec<FlowRule> {
     all
 }
 
-const FORM: &str = "a rule is a tier (voice, video, best-effort, bulk) and conditions: tcp, udp, \
+const FORM: &str = "a rule is a tier (voice, video, best-effort, bulk, any) and conditions: tcp, udp, \
                     icmp, proto N, port N-M, local-port N-M, remote-port N-M, local ADDRESS/BITS, \
-                    remote ADDRESS/BITS, dscp N, mark N/MASK, cgroup PATH";
+                    remote ADDRESS/BITS, dscp N, mark N/MASK, cgroup PATH, program NAME, name NAME, \
+                    device NAME, HH:MM-HH:MM, mon-fri, after 100GB/month; and what is done: max RATE, min RATE, set-dscp N";
 
 impl FromStr for FlowRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split_whitespace();
-        let tier = match words.next() {
-            Some("voice") => Tier::Voice,
-            Some("video") => Tier::Video,
-            Some("best-effort") => Tier::BestEffort,
-            Some("bulk") => Tier::Bulk,
+        let (tier, first) = match words.next() {
+            Some("voice") => (Some(Tier::Voice), None),
+            Some("video") => (Some(Tier::Video), None),
+            Some("best-effort") => (Some(Tier::BestEffort), None),
+            Some("bulk") => (Some(Tier::Bulk), None),
+            Some("any") => (None, None),
+            // `host tv` is short for `any device tv`.
+            Some("host") => (None, Some("device")),
             Some(other) => return Err(format!("{other:?} is no tier; {FORM}")),
             None => return Err(format!("it is empty; {FORM}")),
         };
-        let mut rule = FlowRule::all(tier);
+        let mut rule = FlowRule {
+            tier,
+            ..FlowRule::all(Tier::BestEffort)
+        };
         let mut seen: Vec<&str> = Vec::new();
+        let mut words = first.into_iter().chain(words);
         while let Some(word) = words.next() {
+            if when::is_part(word) {
+                When::add(&mut rule.when, word)?;
+                continue;
+            }
             // `tcp` and `proto` say the same thing, as the three kinds of ports do.
             let kind = match word {
                 "tcp" | "udp" | "icmp" => "proto",
@@ -162,14 +276,45 @@ impl FromStr for FlowRule {
                     }
                     rule.cgroup = Some(path.to_owned());
                 }
+                "program" => rule.program = Some(value()?.to_owned()),
+                "name" => rule.name = Some(dns_name(value()?)?),
+                "device" => rule.device = Some(value()?.to_lowercase()),
+                "max" => rule.limit.get_or_insert_default().max = Some(limit::pair(value()?)?),
+                "min" => rule.limit.get_or_insert_default().min = Some(limit::pair(value()?)?),
+                "after" => rule.after = Some(value()?.parse()?),
+                "set-dscp" => rule.set_dscp = Some(dscp(value()?)?),
                 other => return Err(format!("{other:?} is no condition; {FORM}")),
             }
         }
-        if rule.local.is_some() && rule.remote.is_some() {
+        rule.checked()
+    }
+}
+
+impl FlowRule {
+    /// Itself, if it makes sense.
+    fn checked(self) -> Result<Self, String> {
+        if self.local.is_some() && self.remote.is_some() {
             return Err("local and remote: a rule has one address".into());
         }
-        Ok(rule)
+        if self.tier.is_none() && self.limit.is_none() && self.set_dscp.is_none() {
+            return Err("without a tier it needs max, min or set-dscp".into());
+        }
+        Ok(self)
     }
+}
+
+/// A DNS name in lower case, without a dot at its end or `*.` before it: what is below counts anyway.
+fn dns_name(text: &str) -> Result<String, String> {
+    let name = text.strip_prefix("*.").unwrap_or(text);
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_label = |label: &str| {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(allowed)
+    };
+    if name.len() > 253 || !name.split('.').all(is_label) {
+        return Err(format!("{text:?} is not a DNS name"));
+    }
+    Ok(name.to_ascii_lowercase())
 }
 
 fn number<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
@@ -257,10 +402,11 @@ impl fmt::Display for Prefix {
 impl fmt::Display for FlowRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.tier {
-            Tier::Voice => "voice",
-            Tier::Video => "video",
-            Tier::BestEffort => "best-effort",
-            Tier::Bulk => "bulk",
+            Some(Tier::Voice) => "voice",
+            Some(Tier::Video) => "video",
+            Some(Tier::BestEffort) => "best-effort",
+            Some(Tier::Bulk) => "bulk",
+            None => "any",
         })?;
         match self.proto {
             Some(6) => f.write_str(" tcp")?,
@@ -295,10 +441,30 @@ impl fmt::Display for FlowRule {
             Some((n, mask)) => write!(f, " mark {n:#x}/{mask:#x}")?,
             None => {}
         }
-        if let Some(path) = &self.cgroup {
-            write!(f, " cgroup {path}")?;
+        let named = [
+            ("cgroup", &self.cgroup),
+            ("program", &self.program),
+            ("name", &self.name),
+            ("device", &self.device),
+        ];
+        for (word, value) in named {
+            if let Some(value) = value {
+                write!(f, " {word} {value}")?;
+            }
         }
-        Ok(())
+        if let Some(limit) = &self.limit {
+            write!(f, "{limit}")?;
+        }
+        if let Some(n) = self.set_dscp {
+            write!(f, " set-dscp {n}")?;
+        }
+        if let Some(volume) = self.after {
+            write!(f, " after {volume}")?;
+        }
+        match &self.when {
+            Some(when) => write!(f, " {when}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -341,6 +507,53 @@ mod tests {
     }
 
     #[test]
+    fn names_times_and_what_is_done() {
+        for text in [
+            "voice program zoom",
+            "video name netflix.com max 40%",
+            "bulk device 02:00:5e:00:53:01 22:00-06:00 mon-fri",
+            "any device tv max 15mbit/5mbit",
+            "voice udp program zoom name zoom.us set-dscp 46 08:00-18:00",
+            "bulk max 20% min 1mbit sat,sun",
+            "any device tv max 2mbit after 100GB/month",
+            "any max 5mbit 08:00-12:00",
+        ] {
+            assert_eq!(rule(text).to_string(), text);
+        }
+        assert_eq!(
+            rule("host TV max 15mbit"),
+            rule("any device tv max 15mbit/15mbit")
+        );
+        assert_eq!(
+            rule("video name *.Example.ORG."),
+            rule("video name example.org")
+        );
+        assert_eq!(rule("bulk max 20%").of_tiers(), [Tier::Bulk]);
+        assert_eq!(rule("any max 20% 18:00-23:00").of_tiers(), Tier::ALL);
+        assert_eq!(rule("bulk").of_tiers(), []);
+        assert_eq!(rule("bulk port 80 max 20%").of_tiers(), []);
+        assert!(rule("bulk 18:00-23:00").needs_process() && !rule("bulk max 20%").needs_process());
+    }
+
+    #[test]
+    fn a_list_has_bounds() {
+        let many = |text: &str, n: usize| vec![rule(text); n];
+        assert_eq!(check(&many("voice name example.org", MOST_OF_ALL)), Ok(()));
+        assert_eq!(check(&many("voice port 5", MOST)), Ok(()));
+        let place = |rules: &[FlowRule]| check(rules).unwrap_err().0;
+        assert_eq!(
+            place(&many("voice name example.org", MOST_OF_ALL + 1)),
+            MOST_OF_ALL
+        );
+        assert_eq!(place(&many("voice port 5", MOST + 1)), MOST);
+        assert_eq!(
+            place(&many("host tv max 5mbit", MOST_LIMITS + 1)),
+            MOST_LIMITS
+        );
+        assert_eq!(place(&many("voice udp name a.b program c", 40)), 32);
+    }
+
+    #[test]
     fn names_of_dscp() {
         for (text, n) in [
             ("0", 0),
@@ -378,6 +591,17 @@ mod tests {
             ("voice cgroup user.slice", "begins with /"),
             ("voice cgroup /../x", "begins with /"),
             ("voice user alice", "\"user\" is no condition"),
+            ("any port 5", "needs max"),
+            ("any max 5mbit after 5GB", "\"5GB\""),
+            ("voice name a..b", "not a DNS name"),
+            ("host tv max 0%", "\"0%\""),
+            ("host tv max 101%", "\"101%\""),
+            ("host tv max 5mbit/x", "\"x\""),
+            ("bulk 25:00-06:00", "\"25:00\""),
+            ("bulk 22:00", "\"22:00\""),
+            ("bulk 22:00-06:00 22:00-06:00", "was said before"),
+            ("bulk mon-xyz", "\"xyz\""),
+            ("voice set-dscp 64", "not a DSCP"),
         ] {
             let e = text.parse::<FlowRule>().unwrap_err();
             assert!(e.contains(named), "{text}: {e}");
@@ -401,7 +625,7 @@ mod tests {
         );
         assert!(
             all.iter()
-                .any(|r| r.dscp == Some(8) && r.tier == Tier::Bulk)
+                .any(|r| r.dscp == Some(8) && r.tier == Some(Tier::Bulk))
         );
         assert!(all.len() + MOST <= 128);
     }

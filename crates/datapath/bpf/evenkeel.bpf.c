@@ -6,7 +6,8 @@
  * that arrive, before the IFB. Both hang at clsact.
  * Principles: one table of flows for both directions; rules are asked once per flow and again when
  * mark, DSCP or the rules change; packets are changed only in the segment size that their SYN announces
- * (mss.h), in the window that they offer (window.h), in their ECN field (police.h) and, behind their
+ * (mss.h), in the window that they offer (window.h), in their ECN field (police.h), in the DSCP of what leaves
+ * where a rule says so (dscp.h) and, behind their
  * end, by a surcharge (unresponsive.h); they are dropped only by police.h, if it is told a rate, and by
  * unresponsive.h; whatever cannot be parsed passes as it is.
  * Non-goals: payload; keeping state for what the LRU has forgotten.
@@ -17,6 +18,8 @@
 
 #include <bpf/bpf_helpers.h>
 
+#include "dns.h"
+#include "dscp.h"
 #include "flow.h"
 #include "ifb_bypass.h"
 #include "ingress_control.h"
@@ -78,8 +81,12 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 	account(&f->dir[dir & 1], p, now);
 	if (p->key.proto == IPPROTO_TCP)
 		measure_rtt(f, p, dir, now);
-	set_priority(skb, &c->dir[dir & 1], f, p, dir, now, counts);
+	set_priority(skb, &c->dir[dir & 1], now < c->quiet_until, f, p, dir, now, counts);
 	clamp_mss(skb, s, c->dir[!(dir & 1)].max_packet);
+	if (dir == UP && f->set_dscp && f->set_dscp - 1 != p->dscp)
+		write_dscp(skb, s->ip_at, (f->set_dscp - 1) & 63);
+	if (dir == DOWN)
+		keep_dns_answer(skb, c, s, f);
 	barrier();
 	if (control_ingress(skb, f, p, dir, s->now)) {
 		counts->slowed += p->segments;

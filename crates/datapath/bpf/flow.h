@@ -39,8 +39,13 @@ static __always_inline struct flow *find_or_make_flow(struct __sk_buff *skb,
 		if (dir == UP)
 			changed |= f->dscp != p->dscp || f->mark != skb->mark ||
 				   f->dir[UP].last_seen == 0;
+		else
+			/* Marks, control groups and sockets are seen of what leaves alone. */
+			changed &= f->dir[UP].last_seen == 0;
 		if (!changed)
 			return f;
+		if (with_cgroups && dir == UP && !f->cgroup)
+			f->cgroup = bpf_skb_cgroup_id(skb);
 	} else {
 		__builtin_memset(&s->new_flow, 0, sizeof(s->new_flow));
 		s->new_flow.first_seen = now;
@@ -55,7 +60,7 @@ static __always_inline struct flow *find_or_make_flow(struct __sk_buff *skb,
 			return f;
 		}
 	}
-	classify(skb, c, p, dir, f);
+	classify(skb, c, s, dir, f);
 	return f;
 }
 

@@ -7,7 +7,7 @@
  * not the shaper's to keep, who does not see what passes; it counts as the others' (line.h), and
  * downloads leave room for it. A sixteenth of the line at most; not while an earlier packet of the
  * same flow may still wait in our queue.
- * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk.
+ * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk or gives a ceiling.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ static __always_inline int bypasses_ifb(struct __sk_buff *skb, const struct dire
 {
 	__u32 zero = 0;
 
-	if (p->key.proto == IPPROTO_TCP || c->mode == PRIORITY_NONE)
+	if (p->key.proto == IPPROTO_TCP || c->mode == PRIORITY_NONE || f->limit)
 		return 0;
 	struct line *l = bpf_map_lookup_elem(&ek_line, &zero);
 	struct pool *pool = bpf_map_lookup_elem(&ek_pool, &zero);

@@ -8,6 +8,9 @@
 
 struct config config;
 struct rule rule;
+struct name_key name_key;
+struct name name;
+struct dns_answer dns_answer;
 struct flow_key flow_key;
 struct flow flow;
 struct line line;
@@ -22,6 +25,9 @@ enum direction direction;
 enum limits limits;
 enum priority_mode priority_mode;
 enum rule_flags rule_flags;
+enum reason reason;
+enum name_kind name_kind;
+enum positions positions;
 enum framing_mode framing_mode;
 enum grant_flags grant_flags;
 enum flow_flags flow_flags;

@@ -62,6 +62,8 @@ struct scratch {
 	__u64 now;
 	__u8 bytes[40];
 	__u32 udp_head[3]; /* of a UDP payload */
+	struct name_key name; /* what is asked for */
+	struct name found;    /* what all names say together, and then the rules */
 };
 
 struct {

@@ -72,16 +72,18 @@ static __always_inline __u32 heavy_bucket(struct direction_state *d, int dir, __
 	return chosen;
 }
 
-/* Sets a packet's priority, and counts it in its tier. */
+/* Sets a packet's priority, and counts it in its tier. While it is `quiet` a call is found without rules
+ * by CAKE's backend as well, and what nobody calls urgent is bulk.
+ */
 static __always_inline void set_priority(struct __sk_buff *skb, const struct direction_config *c,
-					 struct flow *f, const struct packet *p, int dir,
+					 int quiet, struct flow *f, const struct packet *p, int dir,
 					 __u64 now, struct counts *counts)
 {
 	struct direction_state *d = &f->dir[dir & 1];
 	__u32 tier = f->tier & (TIERS - 1), minor;
 	int cake_knows = f->cake_knows;
 
-	if (c->mode == PRIORITY_CAKE_TIN) {
+	if (c->mode == PRIORITY_CAKE_TIN && !quiet) {
 		/* CAKE finds small flows and sparse acknowledgements by itself. */
 		cake_knows |= p->key.proto == IPPROTO_TCP && p->payload == 0;
 	} else if (p->key.proto == IPPROTO_TCP && p->payload == 0) {
@@ -95,10 +97,17 @@ static __always_inline void set_priority(struct __sk_buff *skb, const struct dir
 			   d->second_bytes < SMALL_BYTES * d->second_packets;
 		if (f->small)
 			tier = VOICE;
+		else if (quiet && tier == BEST_EFFORT)
+			tier = BULK;
 	}
+	cake_knows &= !quiet;
 	counts->tier_packets[dir & 1][tier] += p->segments;
 	counts->tier_bytes[dir & 1][tier] += p->length;
 
+	if (f->limit && (c->mode == PRIORITY_TIER_CLASS || c->mode == PRIORITY_BUCKET_CLASS)) {
+		skb->priority = c->major | (LIMIT_CLASS + LIMIT_STEP * f->limit + 1 + tier);
+		return;
+	}
 	switch (c->mode) {
 	case PRIORITY_CAKE_TIN:
 		if (cake_knows)

@@ -44,6 +44,12 @@ enum limits {
 	RTT_STEPS = 80,
 	/* So many round trips are kept for the controller. */
 	RTT_SAMPLES = 64,
+	/* So many answers of name servers are kept, and of each so much: EDNS of nearly all resolvers. */
+	DNS_ANSWERS = 64,
+	DNS_BYTES = 1232,
+	/* HTB: minor of a ceiling's class is this plus eight times its number, of its tiers' one more each. */
+	LIMIT_CLASS = 0x1000,
+	LIMIT_STEP = 8,
 };
 
 struct direction_config {
@@ -53,10 +59,18 @@ struct direction_config {
 };
 
 struct config {
+	__u64 quiet_until; /* until then what is no call waits behind everything else, ns */
 	__u32 generation; /* changes with the rules */
 	__u32 first_rule; /* where the set of this generation begins */
 	__u32 rules;      /* how many there are */
+	__u32 names;      /* 1 << enum name_kind, of those that there are */
+	__u8 acts;        /* there are ceilings or marks */
+	__u8 asks_dns;    /* what name servers answer is to be kept */
+	__u8 pad[2];
+	__u8 tier_limit[TIERS]; /* of flows that have none of their own, as in struct name */
+	__u8 tier_dscp[TIERS];
 	struct direction_config dir[2];
+	__u32 pad2;
 };
 
 /* Which conditions a rule has; all of them must hold. */
@@ -70,6 +84,7 @@ enum rule_flags {
 	RULE_LOCAL_ADDR = 1 << 6,
 	RULE_REMOTE_ADDR = 1 << 7,
 	RULE_CGROUP = 1 << 8,
+	RULE_TIER = 1 << 9, /* it says a tier */
 	/* CAKE does as much by itself: no hint. */
 	RULE_CAKE_KNOWS = 1 << 15,
 };
@@ -81,16 +96,58 @@ struct rule {
 	__u8 dscp;
 	__u8 cgroup_level; /* how far below the root */
 	__u16 port_low, port_high;
-	__u16 pad;
+	__u8 limit;    /* number of its ceiling, from 1; 0: none */
+	__u8 set_dscp; /* that it writes, plus 1; 0: none */
 	__u32 mark, mark_mask;
 	__be32 addr[4], mask[4];
-	__u32 pad2;
-	__u64 cgroup; /* of the control group or of one above it */
+	__u32 position; /* in the whole list, from 1 */
+	__u64 cgroup;   /* of the control group or of one above it */
+	__u64 sets;     /* names that must stand for a flow's ends, a bit each */
 };
 
-/* Why a flow is in its tier: the number of a rule, or one of these. */
+/* Why a flow is in its tier: the position of a rule, or one of these. */
 enum reason {
+	REASON_HAND = 0,         /* somebody put this one flow there */
 	REASON_DEFAULT = 0xffff, /* no rule holds, nothing known of it */
+};
+
+/* What is known by a name: a key has what its kind names, the rest is zero. */
+enum name_kind {
+	NAME_REMOTE = 0, /* addr: the far side */
+	NAME_LOCAL = 1,  /* addr: ours, where no address translation hides it */
+	NAME_CGROUP = 2, /* addr: number of a control group, in host byte order */
+	NAME_TUPLE = 3,  /* addr: the far side; ports, proto: one flow */
+	NAME_PORT = 4,   /* local_port, proto: a socket of this host */
+};
+
+struct name_key {
+	__be32 addr[4];
+	__be16 local_port, remote_port;
+	__u8 proto;
+	__u8 kind; /* enum name_kind */
+	__u8 pad[2];
+};
+
+enum positions {
+	NOWHERE = 0x7fffffff,
+};
+
+/* What is said of flows with that name: by the first rule that says a tier, by the first that has a
+ * ceiling, and by the first that writes a mark.
+ */
+struct name {
+	__u64 sets; /* of rules that ask more, a bit each */
+	__u32 tier_at, limit_at, dscp_at; /* positions of rules; NOWHERE: none */
+	__u8 tier;
+	__u8 limit;
+	__u8 set_dscp;
+	__u8 cake_knows;
+};
+
+/* An answer of a name server: a UDP payload, cut off where it is longer. */
+struct dns_answer {
+	__u32 length;
+	__u8 bytes[DNS_BYTES];
 };
 
 struct flow_key {
@@ -211,7 +268,9 @@ struct flow {
 	__u8 dscp;
 	__u8 flags;         /* enum flow_flags */
 	__u8 small;         /* its latest packet went first because the flow is small and regular */
-	__u8 pad;
+	__u8 limit;         /* number of its ceiling, from 1; 0: none */
+	__u8 set_dscp;      /* that is written into what leaves, plus 1; 0: none */
+	__u8 pad[7];
 };
 
 /* A round trip beyond us that is worth a probe's, for whoever has none answered. */

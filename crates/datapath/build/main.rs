@@ -8,6 +8,7 @@ use std::process::exit;
 
 mod clang;
 mod layout;
+mod strip;
 
 use clang::Clang;
 
@@ -35,10 +36,10 @@ fn build(out: &Path) -> Result<(), String> {
     let compile = |source: &str, name: &str| {
         let object = out.join(name);
         let to = object.to_string_lossy();
-        clang.run(Path::new("."), &["-c", source, "-o", &to])?;
+        clang.run(Path::new("."), &["-fno-addrsig", "-c", source, "-o", &to])?;
         Ok::<_, String>(object)
     };
-    compile(PROGRAMS, "evenkeel.bpf.o")?;
+    strip::debug_sections(&compile(PROGRAMS, "evenkeel.bpf.o")?)?;
     let rust = layout::generate(&compile(SHARED, "layout.o")?)?;
     let to = out.join("layout.rs");
     std::fs::write(&to, rust).map_err(|e| format!("write {}: {e}", to.display()))

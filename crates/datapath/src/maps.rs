@@ -13,8 +13,9 @@ use crate::Error;
 use crate::error::words;
 use crate::layout;
 use crate::values::{
-    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Policed, RTT_SAMPLES,
-    RttHistogram, RttSample, Rule, answer_key, policer_to_layout, sender_key, step_end,
+    Config, Counts, DirectionConfig, Flow, Key, Line, MAX_RULES, Name, NameKey, Policed,
+    RTT_SAMPLES, RttHistogram, RttSample, Rule, RuleSet, answer_key, policer_to_layout, sender_key,
+    step_end,
 };
 
 const CONFIG_MAP: &str = "ek_config";
@@ -26,6 +27,8 @@ const RTT_SAMPLES_MAP: &str = "ek_rtt_samples";
 const COUNTS_MAP: &str = "ek_counts";
 const POLICER_MAP: &str = "ek_policer";
 const SENDERS_MAP: &str = "ek_senders";
+const NAMES_MAP: &str = "ek_names";
+const DNS_MAP: &str = "ek_dns";
 const ARRIVALS_MAP: &str = "ek_arrivals";
 const POLICED_MAP: &str = "ek_policed";
 
@@ -36,6 +39,8 @@ pub struct Maps {
     line: Array<MapData, [u8; layout::Line::SIZE]>,
     rules: Array<MapData, [u8; layout::Rule::SIZE]>,
     flows: HashMap<MapData, [u8; layout::FlowKey::SIZE], [u8; layout::Flow::SIZE]>,
+    names: HashMap<MapData, [u8; layout::NameKey::SIZE], [u8; layout::Name::SIZE]>,
+    dns: Queue<MapData, [u8; layout::DnsAnswer::SIZE]>,
     rtt: PerCpuArray<MapData, u64>,
     rtt_samples: Queue<MapData, [u8; layout::RttSample::SIZE]>,
     counts: PerCpuArray<MapData, [u8; layout::Counts::SIZE]>,
@@ -103,6 +108,10 @@ impl Maps {
             flows: open(FLOWS_MAP)?
                 .try_into()
                 .map_err(failed("open", FLOWS_MAP))?,
+            names: open(NAMES_MAP)?
+                .try_into()
+                .map_err(failed("open", NAMES_MAP))?,
+            dns: open(DNS_MAP)?.try_into().map_err(failed("open", DNS_MAP))?,
             rtt: open(RTT_MAP)?.try_into().map_err(failed("open", RTT_MAP))?,
             rtt_samples: open(RTT_SAMPLES_MAP)?
                 .try_into()
@@ -143,6 +152,25 @@ impl Maps {
         self.set_config(config)
     }
 
+    /// Until then, on the steady clock, what is no call waits behind everything else; zero: it does not.
+    pub fn set_quiet(&mut self, until: Duration) -> Result<(), Error> {
+        let quiet_until = until.as_nanos() as u64;
+        self.set_config(Config {
+            quiet_until,
+            ..self.config()?
+        })
+    }
+
+    /// What [`Maps::set_quiet`] was told last.
+    pub fn quiet_until(&self) -> Result<Duration, Error> {
+        Ok(Duration::from_nanos(self.config()?.quiet_until))
+    }
+
+    /// Changes whenever somebody tells the programs rules.
+    pub fn generation(&self) -> Result<u32, Error> {
+        Ok(self.config()?.generation)
+    }
+
     /// The line whose arrivals are held to its rate by receive windows; `None`: windows are left
     /// alone.
     pub fn set_line(&mut self, line: Option<Line>) -> Result<(), Error> {
@@ -156,11 +184,16 @@ impl Maps {
         Ok(Duration::from_nanos(layout::Line::from_bytes(&bytes).lease))
     }
 
-    /// Replaces the rules without a gap: the new ones are written beside the old, then both
-    /// programs turn to them at once. At most [`MAX_RULES`].
+    /// Replaces the rules without a gap, by these alone, in this order. At most [`MAX_RULES`].
     pub fn set_rules(&mut self, rules: &[Rule]) -> Result<(), Error> {
-        let before = self.config()?;
-        let first_rule = if before.first_rule == 0 { MAX_RULES } else { 0 };
+        self.set_rule_set(&RuleSet::of(rules), None)
+    }
+
+    /// Replaces everything that is told of flows without a gap: the new rules are written beside the old, then both
+    /// programs turn to them at once. Where what was told `before` is known, only what differs is written.
+    pub fn set_rule_set(&mut self, set: &RuleSet, before: Option<&RuleSet>) -> Result<(), Error> {
+        let config = self.config()?;
+        let rules = &set.rules;
         if rules.len() > MAX_RULES as usize {
             return Err(Error::Map {
                 what: "set",
@@ -171,17 +204,97 @@ impl Maps {
                 ),
             });
         }
-        for (i, rule) in (first_rule..).zip(rules) {
-            self.rules
-                .set(i, rule.to_layout().to_bytes(), 0)
-                .map_err(failed("set", RULES_MAP))?;
+        let mut first_rule = config.first_rule;
+        if before.is_none_or(|b| b.rules != *rules) {
+            first_rule = if config.first_rule == 0 { MAX_RULES } else { 0 };
+            for (i, rule) in (first_rule..).zip(rules) {
+                self.rules
+                    .set(i, rule.to_layout().to_bytes(), 0)
+                    .map_err(failed("set", RULES_MAP))?;
+            }
         }
+        let known = |key: &NameKey| before.and_then(|b| b.names.get(key));
+        for (key, name) in &set.names {
+            if known(key) != Some(name) {
+                let (key, name) = (key.to_layout().to_bytes(), name.to_layout().to_bytes());
+                self.names
+                    .insert(key, name, 0)
+                    .map_err(failed("set", NAMES_MAP))?;
+            }
+        }
+        let number = |n: Option<u8>| n.unwrap_or_default();
         self.set_config(Config {
-            generation: before.generation.wrapping_add(1),
+            generation: config.generation.wrapping_add(1),
             first_rule,
             rules: rules.len() as u32,
-            ..before
+            names: set.kinds(),
+            acts: set.acts(),
+            asks_dns: set.asks_dns,
+            tier_limit: set.tier_limit.map(number),
+            tier_dscp: set.tier_dscp.map(|d| d.map_or(0, |d| d + 1)),
+            ..config
+        })?;
+        // A scan of a table that is empty takes as long as one that is full.
+        if config.names == 0 {
+            return Ok(());
+        }
+        self.forget_names(set, before)
+    }
+
+    /// Says something of one name, beside what was told, until the rules are told again.
+    pub fn say(&mut self, key: NameKey, name: Name) -> Result<(), Error> {
+        let (bytes, value) = (key.to_layout().to_bytes(), name.to_layout().to_bytes());
+        self.names
+            .insert(bytes, value, 0)
+            .map_err(failed("set", NAMES_MAP))?;
+        let config = self.config()?;
+        self.set_config(Config {
+            generation: config.generation.wrapping_add(1),
+            names: config.names | key.bit(),
+            ..config
         })
+    }
+
+    /// Removes names that `set` does not have.
+    fn forget_names(&mut self, set: &RuleSet, before: Option<&RuleSet>) -> Result<(), Error> {
+        let mut stale: Vec<[u8; layout::NameKey::SIZE]> = Vec::new();
+        if let Some(before) = before {
+            let gone = before.names.keys().filter(|k| !set.names.contains_key(k));
+            stale.extend(gone.map(|k| k.to_layout().to_bytes()));
+        } else {
+            for key in self.names.keys() {
+                let key = key.map_err(failed("read", NAMES_MAP))?;
+                let named = NameKey::from_layout(&layout::NameKey::from_bytes(&key));
+                if named.is_none_or(|k| !set.names.contains_key(&k)) {
+                    stale.push(key);
+                }
+            }
+        }
+        for key in stale {
+            match self.names.remove(&key) {
+                Ok(()) | Err(MapError::KeyNotFound | MapError::ElementNotFound) => {}
+                Err(MapError::SyscallError(e)) if e.io_error.raw_os_error() == Some(2) => {}
+                Err(e) => return Err(failed("clear", NAMES_MAP)(e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the latest answers of name servers, oldest first: UDP payloads.
+    pub fn take_dns_answers(&mut self) -> Result<Vec<Vec<u8>>, Error> {
+        let mut all = Vec::new();
+        for _ in 0..layout::DNS_ANSWERS {
+            match self.dns.pop(0) {
+                Ok(bytes) => {
+                    let answer = layout::DnsAnswer::from_bytes(&bytes);
+                    let length = (answer.length as usize).min(answer.bytes.len());
+                    all.push(answer.bytes[..length].to_vec());
+                }
+                Err(MapError::ElementNotFound) => break,
+                Err(e) => return Err(failed("read", DNS_MAP)(e)),
+            }
+        }
+        Ok(all)
     }
 
     fn set_config(&mut self, config: Config) -> Result<(), Error> {

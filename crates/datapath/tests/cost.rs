@@ -180,3 +180,65 @@ fn bounding_windows_costs_little() {
         }
     }
 }
+
+/// Ten thousand names beside none, in one run: of a flow that is known, and of new flows, which ask for them.
+#[test]
+fn names_cost_what_one_costs() {
+    use evenkeel_core::classify::Tier;
+    use evenkeel_datapath::values::{Name, NameKey, RuleSet};
+    let mut programs = Programs::load(14).unwrap_or_else(|e| panic!("{e}"));
+    let mut maps = programs.maps().unwrap();
+    let side = DirectionConfig {
+        mode: PriorityMode::BucketClass,
+        major: 0xec0,
+        max_packet: None,
+    };
+    maps.set_directions(PerDirection::of(|_| side)).unwrap();
+    let video = Name {
+        tier: Some((1, Tier::Video)),
+        ..Name::default()
+    };
+    let mut named = RuleSet::default();
+    for n in 0..10_000u32 {
+        named.say(
+            NameKey::Remote((0xc633_0000 + n).to_be_bytes().into()),
+            video,
+        );
+    }
+    let context = [0u8; 192];
+    let known = ack(0);
+    // The far side's last two bytes and our port, for flows of their own.
+    let fresh: Vec<Vec<u8>> = (0..2000u16)
+        .map(|n| {
+            let mut p = ack(0);
+            p[32..34].copy_from_slice(&n.to_be_bytes());
+            p
+        })
+        .collect();
+    let mut least = [[u64::MAX; 2]; 2];
+    for round in 0..20u16 {
+        for (at, set) in [RuleSet::default(), named.clone()].into_iter().enumerate() {
+            maps.set_rule_set(&set, None).unwrap();
+            let ran = programs
+                .test_run("ek_egress", &known, &context, 50_000)
+                .unwrap();
+            least[at][0] = least[at][0].min(ran.2);
+            let mut took: Vec<u64> = fresh
+                .iter()
+                .map(|p| {
+                    let mut p = p.clone();
+                    p[34..36].copy_from_slice(&(2 * round + at as u16).to_be_bytes());
+                    programs.test_run("ek_egress", &p, &context, 1).unwrap().2
+                })
+                .collect();
+            took.sort_unstable();
+            least[at][1] = least[at][1].min(took[took.len() / 2]);
+        }
+    }
+    let [[none, none_new], [some, some_new]] = least;
+    println!(
+        "a known flow: {none} ns without names, {some} ns with 10,000; a new one: {none_new} ns, {some_new} ns"
+    );
+    // The aim is 1.05; a machine that is busy with other tests is not that even.
+    assert!(some as f64 <= none as f64 * 1.25, "{none} {some}");
+}

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use evenkeel_autorate::{Budget, Host};
 use evenkeel_core::plan::Mode;
-use evenkeel_core::rules::FlowRule;
+use evenkeel_core::rules::{FlowRule, Volume, When, check};
 use evenkeel_core::{Framing, PerDirection, Rate};
 use evenkeel_terminal::Failure;
 use serde::Deserialize;
@@ -30,6 +30,8 @@ struct Form {
     /// All from here on are for `run` alone.
     device: Option<OneOrMore>,
     mode: Option<Spanned<String>>,
+    #[serde(default)]
+    mode_at: Vec<Spanned<String>>,
     framing: Option<Spanned<String>>,
     /// Towards us, from us; so is `max`.
     min: Option<[Spanned<String>; 2]>,
@@ -37,6 +39,7 @@ struct Form {
     #[serde(default)]
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
+    budget: Option<Spanned<String>>,
     #[serde(default)]
     keep: bool,
     http: Option<Spanned<String>>,
@@ -63,18 +66,45 @@ enum OneOrMore {
 struct LineForm {
     device: Spanned<String>,
     mode: Option<Spanned<String>>,
+    #[serde(default)]
+    mode_at: Vec<Spanned<String>>,
     framing: Option<Spanned<String>>,
     min: Option<[Spanned<String>; 2]>,
     max: Option<[Spanned<String>; 2]>,
     #[serde(default)]
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
+    budget: Option<Spanned<String>>,
+}
+
+/// A mode that holds at times: `bandwidth 01:00-06:00`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ModeAt {
+    pub(crate) mode: Mode,
+    pub(crate) when: When,
+}
+
+impl FromStr for ModeAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mode, when) = text
+            .trim()
+            .split_once(' ')
+            .ok_or("is not like \"bandwidth 01:00-06:00\"")?;
+        Ok(ModeAt {
+            mode: mode.parse()?,
+            when: When::parse(when)?,
+        })
+    }
 }
 
 /// What is said of a line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LineConfig {
     pub(crate) mode: Option<Mode>,
+    /// The first that holds comes before `mode`.
+    pub(crate) mode_at: Vec<ModeAt>,
     pub(crate) framing: Option<Framing>,
     /// Never shape to less, and to more.
     pub(crate) min: Option<PerDirection<Rate>>,
@@ -83,6 +113,16 @@ pub(crate) struct LineConfig {
     pub(crate) targets: Vec<Host>,
     /// How much its probes may take in a month.
     pub(crate) budget: Option<Budget>,
+    /// How much the line may move in a month before it is said.
+    pub(crate) volume: Option<Volume>,
+}
+
+impl LineConfig {
+    /// The mode in this minute of the week.
+    pub(crate) fn mode_in(&self, minute: u16) -> Option<Mode> {
+        let timed = self.mode_at.iter().find(|m| m.when.holds(minute));
+        timed.map(|m| m.mode).or(self.mode)
+    }
 }
 
 /// Who may read pages.
@@ -150,7 +190,7 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let form: Form = toml::from_str(text).map_err(|e: toml::de::Error| {
             let at = e.span().map_or(0, |s| s.start);
-            format!("line {}: {}", line(text, at), e.message())
+            format!("{}: {}", place(text, at), e.message())
         })?;
         let all = Text(text);
         let usual = LineConfig {
@@ -160,6 +200,8 @@ impl Config {
             max: all.rates("max", form.max.as_ref())?,
             targets: all.list("target", &form.targets)?,
             budget: all.one("probe_budget", form.probe_budget.as_ref())?,
+            mode_at: all.list("mode_at", &form.mode_at)?,
+            volume: all.one("budget", form.budget.as_ref())?,
         };
         let mut devices = match form.device {
             None => Vec::new(),
@@ -170,8 +212,8 @@ impl Config {
         for own in &form.line {
             let device = own.device.get_ref().clone();
             if lines.iter().any(|(d, _)| *d == device) {
-                let at = line(text, own.device.span().start);
-                return Err(format!("line {at}: {device} has a [[line]] already"));
+                let at = place(text, own.device.span().start);
+                return Err(format!("{at}: {device} has a [[line]] already"));
             }
             lines.push((device.clone(), all.line(own, &usual)?));
             devices.push(device);
@@ -185,8 +227,8 @@ impl Config {
         if let Some(url) = &form.mqtt
             && !url.get_ref().starts_with("mqtt://")
         {
-            let at = line(text, url.span().start);
-            return Err(format!("line {at}: mqtt does not begin with mqtt://"));
+            let at = place(text, url.span().start);
+            return Err(format!("{at}: mqtt does not begin with mqtt://"));
         }
         Ok(Config {
             rules: all.rules(&form.rules)?,
@@ -202,9 +244,24 @@ impl Config {
     }
 }
 
-/// The line of a place in the file, from 1.
-fn line(text: &str, at: usize) -> usize {
-    text[..at.min(text.len())].matches('\n').count() + 1
+/// A place in the file: its line and the character in it, both from 1.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("line {line}, column {column}")
+}
+
+/// Where the word stands that `why` begins with, in a value that begins at `at`.
+fn word(text: &str, at: usize, value: &str, why: &str) -> usize {
+    let quoted = why.strip_prefix('"').and_then(|w| w.split('"').next());
+    let in_value = quoted.and_then(|w| value.find(w));
+    // Behind the quote, and where nothing is escaped.
+    let inner = text.get(at..).and_then(|t| t.find(value));
+    match (in_value, inner) {
+        (Some(n), Some(inner)) => at + inner + n,
+        _ => at,
+    }
 }
 
 /// The file, for the lines of what is wrong in it.
@@ -214,7 +271,14 @@ impl Text<'_> {
     /// What one line has of its own, and for the rest what is usual.
     fn line(&self, own: &LineForm, usual: &LineConfig) -> Result<LineConfig, String> {
         let targets = self.list("target", &own.targets)?;
+        let mode_at: Vec<ModeAt> = self.list("mode_at", &own.mode_at)?;
         Ok(LineConfig {
+            mode_at: if mode_at.is_empty() && own.mode.is_none() {
+                usual.mode_at.clone()
+            } else {
+                mode_at
+            },
+            volume: self.one("budget", own.budget.as_ref())?.or(usual.volume),
             mode: self.one("mode", own.mode.as_ref())?.or(usual.mode),
             framing: self.one("framing", own.framing.as_ref())?.or(usual.framing),
             min: self.rates("min", own.min.as_ref())?.or(usual.min),
@@ -235,7 +299,12 @@ impl Text<'_> {
         let parsed = rules
             .iter()
             .map(|r| self.value(&format!("rule {:?}:", r.get_ref()), r));
-        parsed.collect()
+        let parsed: Vec<FlowRule> = parsed.collect::<Result<_, _>>()?;
+        check(&parsed).map_err(|(n, why)| {
+            let at = place(self.0, rules[n].span().start);
+            format!("{at}: rule {:?}: {why}", rules[n].get_ref())
+        })?;
+        Ok(parsed)
     }
 
     fn value<T: FromStr<Err: Display>>(
@@ -245,9 +314,10 @@ impl Text<'_> {
     ) -> Result<T, String> {
         let text = value.get_ref();
         let parsed = text.parse();
-        parsed.map_err(|e| {
-            let line = line(self.0, value.span().start);
-            format!("line {line}: {what} {e}")
+        parsed.map_err(|e: T::Err| {
+            let why = e.to_string();
+            let at = word(self.0, value.span().start, text, &why);
+            format!("{}: {what} {why}", place(self.0, at))
         })
     }
 

@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection, rounded};
-use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
+use evenkeel_datapath::values::{Flow, Grant, Key, Name, NameKey, Reason};
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
-use evenkeel_terminal::{Failure, cancelled_by_signals};
+use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 use serde::{Deserialize, Serialize};
 
 use crate::args::StateArg;
@@ -26,7 +26,10 @@ use crate::ask;
 
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Flows {
+    #[command(subcommand)]
+    hand: Option<Hand>,
     /// The device; without it, the one that is shaped
     device: Option<String>,
     /// Again every second until Ctrl-C
@@ -38,6 +41,26 @@ pub(crate) struct Flows {
     /// Print JSON; with --watch one document a line
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    state: StateArg,
+}
+
+/// What is done with one flow by hand.
+#[derive(Debug, Subcommand)]
+enum Hand {
+    /// Put a flow into the next more urgent tier, until it ends
+    Raise(One),
+    /// Put a flow into the next less urgent tier, until it ends
+    Lower(One),
+}
+
+/// Which flow.
+#[derive(Debug, Args)]
+struct One {
+    /// Its number, as `evenkeel flows` shows it
+    number: u16,
+    /// The device; without it, the one that is shaped
+    device: Option<String>,
     #[command(flatten)]
     state: StateArg,
 }
@@ -54,6 +77,8 @@ const ROWS: usize = 40;
 /// One flow as it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Row {
+    /// By which it is raised and lowered; the same as long as it lives.
+    number: u16,
     proto: String,
     local: String,
     remote: String,
@@ -105,6 +130,11 @@ struct Row {
 
 /// `evenkeel flows`.
 pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
+    match &args.hand {
+        Some(Hand::Raise(one)) => return move_one(one, true),
+        Some(Hand::Lower(one)) => return move_one(one, false),
+        None => {}
+    }
     let dir = StateDir::new(&args.state.state_dir);
     let cancel = cancelled_by_signals()?;
     let mut watch = Watch::new(args.watch && !args.json, &cancel);
@@ -130,6 +160,140 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
     }
 }
 
+/// `evenkeel flows raise`, `evenkeel flows lower`.
+fn move_one(one: &One, raise: bool) -> Result<(), Failure> {
+    let dir = StateDir::new(&one.state.state_dir);
+    let request = Request::Move {
+        device: one.device.clone(),
+        flow: one.number,
+        raise,
+        token: None,
+    };
+    let said: String = ask::ask(&dir, &request, || {
+        let moved = Moved::find(&dir, one.device.as_deref(), one.number, raise)?;
+        moved.tell()?;
+        Ok(moved.said)
+    })?;
+    print(&(said + "\n"))
+}
+
+/// A flow that is put into another tier.
+pub(crate) struct Moved {
+    pub(crate) device: String,
+    pub(crate) key: NameKey,
+    pub(crate) tier: Tier,
+    pub(crate) said: String,
+}
+
+impl Moved {
+    /// The flow of this number, and where it goes.
+    pub(crate) fn find(
+        dir: &StateDir,
+        device: Option<&str>,
+        wanted: u16,
+        raise: bool,
+    ) -> Result<Self, Failure> {
+        let (device, maps) = open(dir, device)?;
+        let flows = maps.flows().map_err(Error::from)?;
+        let live = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
+        let mut found: Vec<&(Key, Flow)> =
+            flows.iter().filter(|(k, _)| number(k) == wanted).collect();
+        // Of two that share a number the one that moved last is meant: the other is most likely over.
+        found.sort_by_key(|(_, f)| live(f));
+        let Some((key, flow)) = found.pop() else {
+            return Err(Failure::usage(format_args!(
+                "{device}: there is no flow {wanted}; `evenkeel flows` has the numbers"
+            )));
+        };
+        let at = flow.tier as usize;
+        let next = if raise {
+            at.checked_sub(1)
+        } else {
+            Some(at + 1)
+        };
+        let Some(tier) = next.and_then(|n| Tier::ALL.get(n)).copied() else {
+            let end = if raise { "most" } else { "least" };
+            let name = flow.tier;
+            return Err(Failure::usage(format_args!(
+                "{device}: flow {wanted} is {name}, the {end} urgent tier"
+            )));
+        };
+        Ok(Moved {
+            device,
+            key: tuple(key),
+            tier,
+            said: format!(
+                "{} to {} is {tier} now, until it ends",
+                proto(key.proto),
+                end(key.remote, key.remote_port)
+            ),
+        })
+    }
+
+    /// Tells the programs at once.
+    pub(crate) fn tell(&self) -> Result<(), Failure> {
+        let maps = evenkeel_kernel::maps(&self.device)?;
+        let mut maps = maps.ok_or_else(|| no_programs(&self.device))?;
+        let name = Name {
+            tier: Some((0, self.tier)),
+            ..Name::default()
+        };
+        maps.say(self.key, name).map_err(Error::from)?;
+        Ok(())
+    }
+}
+
+/// What names know a flow by.
+pub(crate) fn tuple(key: &Key) -> NameKey {
+    NameKey::Tuple {
+        proto: key.proto,
+        local_port: key.local_port,
+        remote: key.remote,
+        remote_port: key.remote_port,
+    }
+}
+
+/// A flow's number: four digits of what it is, so that nobody has to remember any.
+fn number(key: &Key) -> u16 {
+    // FNV-1a.
+    let mut hash = 0x811c_9dc5_u32;
+    let mut add = |bytes: &[u8]| {
+        for byte in bytes {
+            hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    };
+    for address in [key.local, key.remote] {
+        match address {
+            std::net::IpAddr::V4(a) => add(&a.octets()),
+            std::net::IpAddr::V6(a) => add(&a.octets()),
+        }
+    }
+    add(&key.local_port.to_be_bytes());
+    add(&key.remote_port.to_be_bytes());
+    add(&[key.proto]);
+    1000 + (hash % 9000) as u16
+}
+
+fn no_programs(device: &str) -> Failure {
+    Failure::lacking(format_args!(
+        "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
+         kernel takes eBPF"
+    ))
+}
+
+/// The maps of a device, or of the one that is shaped, and its name.
+fn open(
+    dir: &StateDir,
+    device: Option<&str>,
+) -> Result<(String, evenkeel_datapath::Maps), Failure> {
+    let device = match device {
+        Some(device) => device.to_owned(),
+        None => only(dir)?,
+    };
+    let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| no_programs(&device))?;
+    Ok((device, maps))
+}
+
 /// Who uses a device.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Listed {
@@ -153,18 +317,9 @@ impl Looks {
         device: Option<&str>,
         all: bool,
     ) -> Result<Listed, Failure> {
-        let device = match device {
-            Some(device) => device.to_owned(),
-            None => only(dir)?,
-        };
+        let (device, maps) = open(dir, device)?;
         let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
         rules.extend(defaults().iter().map(ToString::to_string));
-        let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| {
-            Failure::lacking(format_args!(
-                "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
-                 kernel takes eBPF"
-            ))
-        })?;
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = kept
             .remove(&device)
@@ -241,19 +396,12 @@ fn rows(
             let (window, window_why) = window(key.proto, flow, clock < now.lease);
             let granted = window.map(|_| flow.grant);
             Row {
+                number: number(key),
                 proto: proto(key.proto),
                 local: end(key.local, key.local_port),
                 remote: end(key.remote, key.remote_port),
                 tier: flow.tier,
-                why: match flow.reason {
-                    Reason::Rule(n) => rules
-                        .get(usize::from(n))
-                        .cloned()
-                        .unwrap_or_else(|| format!("rule {}", n + 1)),
-                    Reason::Small => "small and regular".to_owned(),
-                    Reason::Default if down.heavy || up.heavy => "moves much".to_owned(),
-                    Reason::Default => "no rule".to_owned(),
-                },
+                why: why(flow, rules),
                 down_kbit: moved(Direction::Down),
                 up_kbit: moved(Direction::Up),
                 down_bytes: down.bytes,
@@ -291,6 +439,22 @@ fn rows(
             .then_with(|| (&a.local, &a.remote).cmp(&(&b.local, &b.remote)))
     });
     rows
+}
+
+/// Why a flow is in its tier.
+fn why(flow: &Flow, rules: &[String]) -> String {
+    match flow.reason {
+        Reason::Rule(n) => rules
+            .get(usize::from(n))
+            .cloned()
+            .unwrap_or_else(|| format!("rule {}", n + 1)),
+        Reason::Hand => "by hand".to_owned(),
+        Reason::Small => "small and regular".to_owned(),
+        Reason::Default if flow.direction.down.heavy || flow.direction.up.heavy => {
+            "moves much".to_owned()
+        }
+        Reason::Default => "no rule".to_owned(),
+    }
 }
 
 /// The window that a flow is granted, and why.
@@ -344,6 +508,7 @@ fn table(device: &str, rows: &[Row]) -> String {
         kbit => rounded::three_digits(kbit as f64 / 1e3),
     };
     let mut shown = Table::new(&[
+        words("no."),
         words(""),
         words("local"),
         words("remote"),
@@ -358,6 +523,7 @@ fn table(device: &str, rows: &[Row]) -> String {
     for r in rows.iter().take(ROWS) {
         let group = r.cgroup.as_ref().map(|g| format!(" [{g}]"));
         shown.row([
+            r.number.to_string(),
             r.proto.clone(),
             r.local.clone(),
             r.remote.clone(),
@@ -384,7 +550,7 @@ fn table(device: &str, rows: &[Row]) -> String {
 }
 
 /// Paths of this host's control groups by their numbers.
-fn group_names() -> HashMap<u64, String> {
+pub(crate) fn group_names() -> HashMap<u64, String> {
     use std::os::unix::fs::MetadataExt as _;
     let mut names = HashMap::new();
     let Some(root) = evenkeel_kernel::control_groups() else {
@@ -432,6 +598,7 @@ mod tests {
             reason: Reason::Rule(1),
             tier: Tier::Video,
             dscp: 0,
+            limit: None,
             closed: false,
             from_start: true,
             mptcp: false,

@@ -12,9 +12,11 @@ mod gateway;
 mod history;
 mod lab;
 mod ping;
+mod quiet;
 mod run;
 mod service;
 mod trace;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -45,10 +47,14 @@ enum Command {
     Clear(args::Clear),
     /// Say what is in force and what it did so far
     Status(args::Status),
+    /// Do not disturb: for an hour a call comes before everything else
+    Quiet(quiet::Quiet),
     /// Who uses the line now, how urgent that is and why
     Flows(flows::Flows),
     /// What the line did: rates, latency and reasons, minute by minute for 60 days
     History(history::History),
+    /// How much the line has moved: today, this week, this month; by tier, host and program
+    Usage(usage::Usage),
     /// Round trips to a host, stamped by the kernel; short flags are hrPing's
     Ping(ping::Ping),
     /// The hops to a host and their round trips
@@ -82,8 +88,10 @@ fn main() -> ExitCode {
         Command::Reload(args) => ask::reload(&args),
         Command::Clear(args) => clear::clear(&args),
         Command::Status(args) => gateway::status(&args),
+        Command::Quiet(args) => quiet::quiet(&args),
         Command::Flows(args) => flows::flows(&args),
         Command::History(args) => history::history(&args),
+        Command::Usage(args) => usage::usage(&args),
         Command::Ping(args) => ping::ping(&args),
         Command::Trace(args) => trace::trace(&args),
         Command::Bench(args) => lab::become_bench("bench", args),

@@ -3,15 +3,17 @@
 //! Principles: in the foreground, under a terminal or a service manager; what is typed comes before
 //! what the file says; every change of rates has its reason on a line of its own, as long as it is
 //! one that a person would want to read. `daemon` is the process, `line` one device of it, `settings` what is wanted,
-//! `answers` the control socket, `pages` the server of pages. Non-goals: following the line (crate
+//! `people` what rules mean now, `answers` the control socket, `pages` the server of pages. Non-goals: following the line (crate
 //! `evenkeel-autorate`).
 
+mod accountant;
 mod answers;
 mod daemon;
 mod expectation;
 mod line;
 mod pages;
 mod pauses;
+mod people;
 mod settings;
 mod watcher;
 

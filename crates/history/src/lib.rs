@@ -1,7 +1,8 @@
 //! What a line did: a record for each minute of 60 days, and what happened, in files of bounded size.
 //!
 //! A newcomer's way in: [`Minute`] is what is kept, [`Ring`] is the file, [`Recorder`] writes while `run` runs,
-//! [`Book`] reads for `evenkeel history`. Principles: a record has its own checksum and its own place, so that
+//! [`Book`] reads for `evenkeel history`;
+//! [`usage::Usage`] is how much the line has moved. Principles: a record has its own checksum and its own place, so that
 //! whatever happens to a file costs the records that it happened to and no other; nothing is ever moved, so nothing
 //! can be half moved; what cannot be read is counted and said. Non-goals: rates of single flows, seconds, and drawing
 //! (`picture` makes text; pages are others').
@@ -12,6 +13,7 @@ mod minute;
 pub mod picture;
 mod recorder;
 mod ring;
+pub mod usage;
 mod week;
 
 pub use book::{Book, Read};

@@ -6,24 +6,31 @@
 //! and bytes (crate `evenkeel-wire`).
 
 mod bypass;
+mod connections;
 mod error;
+mod groups;
 mod lease;
 mod live;
 mod own_queue;
 mod passive;
 mod probe;
 mod programs;
+mod rule_set;
 mod session;
 mod shape;
 pub mod state;
 mod status;
 
+pub use connections::connections;
 pub use error::Error;
+pub use evenkeel_wire::conntrack::{Connection, Tuple};
 pub use evenkeel_wire::neighbour::Neighbour;
+pub use groups::control_groups;
 pub use live::Live;
 pub use passive::{Arrived, PassiveStatistics, RoundTrips, Step, TierStatistics};
 pub use probe::capabilities;
-pub use programs::{all_maps, control_groups, maps};
+pub use programs::{all_maps, maps};
+pub use rule_set::{Keys, Known, rule_set};
 pub use session::Session;
 pub use shape::{Cleared, Request, Shaped, clear, preview, shape, shape_with};
 pub use state::{State, StateDir};

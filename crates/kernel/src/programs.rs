@@ -5,82 +5,42 @@
 //! run on; rules are checked whole before anything is touched, and change without a gap.
 //! Non-goals: what the programs do (crate `evenkeel-datapath`).
 
-use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use evenkeel_core::plan::{Backend, EGRESS, Feature, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
-use evenkeel_core::rules::{FlowRule, MOST, defaults};
+use evenkeel_core::rules::FlowRule;
 use evenkeel_core::tc::{Filter, FilterKind, Handle, Op};
 use evenkeel_core::units::PerDirection;
-use evenkeel_datapath::values::{DirectionConfig, Line, PriorityMode, Rule};
+use evenkeel_datapath::values::{DirectionConfig, Line, PriorityMode, RuleSet};
 use evenkeel_datapath::{Maps, Programs};
 use evenkeel_wire::FilterBody;
 
-use crate::{Error, Session, StateDir};
+use crate::rule_set::refused;
+use crate::{Error, Known, Session, StateDir, rule_set};
 
-/// A person's rules and then the defaults, as the programs take them.
-pub(crate) fn compile(rules: &[FlowRule]) -> Result<Vec<Rule>, Error> {
-    let refused = |n: usize, rule: &FlowRule, why: &str| Error::Rule {
-        number: n + 1,
-        rule: rule.to_string(),
-        why: why.to_owned(),
-    };
-    if let Some(rule) = rules.get(MOST) {
-        return Err(refused(MOST, rule, &format!("{MOST} rules are the most")));
-    }
+/// A person's rules and then the defaults, as the programs take them while nothing is known of names.
+pub(crate) fn compile(rules: &[FlowRule]) -> Result<RuleSet, Error> {
     if let Some((n, rule)) = rules.iter().enumerate().find(|r| r.1.cgroup.is_some())
         && !Programs::load(0)?.has_cgroups()
     {
         let why = "this kernel cannot tell control groups (CONFIG_SOCK_CGROUP_DATA)";
         return Err(refused(n, rule, why));
     }
-    let mut all = Vec::new();
-    for (n, rule) in rules.iter().chain(&defaults()).enumerate() {
-        let group = rule
-            .cgroup
-            .as_deref()
-            .map(control_group)
-            .transpose()
-            .map_err(|why| refused(n, rule, &why))?;
-        all.push(Rule::new(rule, group));
-    }
-    Ok(all)
-}
-
-/// A control group's id and how far it is below the root.
-fn control_group(path: &str) -> Result<(u64, u8), String> {
-    let names: Vec<&str> = path.split('/').filter(|n| !n.is_empty()).collect();
-    let root = control_groups().ok_or("no control groups of version 2 are mounted")?;
-    let place = root.join(names.join("/"));
-    let found = std::fs::metadata(&place).map_err(|e| format!("{}: {e}", place.display()))?;
-    let level = u8::try_from(names.len()).map_err(|_| "it is too deep".to_owned())?;
-    Ok((found.ino(), level))
-}
-
-/// Where control groups of version 2 are mounted.
-pub fn control_groups() -> Option<PathBuf> {
-    // proc_pid_mountinfo(5): mount point in the fifth field, the type after a lone hyphen.
-    let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| {
-        let (mount, rest) = line.split_once(" - ")?;
-        let point = mount.split(' ').nth(4)?;
-        rest.starts_with("cgroup2 ").then(|| PathBuf::from(point))
-    })
+    rule_set(rules, &Known::now())
 }
 
 /// Loads the programs, told what `plan` wants of them.
-pub(crate) fn load(plan: &Plan, rules: &[Rule]) -> Result<Programs, Error> {
+pub(crate) fn load(plan: &Plan, rules: &RuleSet) -> Result<Programs, Error> {
     let mut programs = Programs::load(plan.device.link_header)?;
     tell(&mut programs.maps()?, plan, rules)?;
     Ok(programs)
 }
 
 /// Tells programs what `plan` wants of them, also while they run.
-pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &[Rule]) -> Result<(), Error> {
+pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &RuleSet) -> Result<(), Error> {
     maps.set_directions(directions(plan))?;
     maps.set_policer(plan.policer.as_ref())?;
-    maps.set_rules(rules)?;
+    maps.set_rule_set(rules, None)?;
     maps.set_line(line(plan))?;
     Ok(())
 }

@@ -8,14 +8,15 @@ use evenkeel_core::plan::{
     Backend, Capabilities, Choice, Device, EGRESS, Feature, Ingress, LinkSizes, Mode, Plan, Policy,
     ifb_name, plan, removal,
 };
-use evenkeel_core::rules::FlowRule;
+use evenkeel_core::rules::{FlowRule, limits};
 use evenkeel_core::segments::Mss;
 use evenkeel_core::tc::{Handle, Op};
 use evenkeel_core::{Framing, Line, Rate};
-use evenkeel_datapath::values::Rule;
+use evenkeel_datapath::values::RuleSet;
 use evenkeel_wire::QdiscInfo;
 use evenkeel_wire::link::{Hardware, LinkInfo};
 
+use crate::rule_set::refuse_what_changes;
 use crate::{Error, Session, Shortened, State, StateDir, bypass, capabilities, programs};
 
 /// What is wanted.
@@ -213,6 +214,7 @@ pub(crate) fn policy(request: &Request) -> Policy {
         ingress: request.ingress,
         windows: request.windows,
         mss: request.mss,
+        limits: limits(&request.rules),
     }
 }
 
@@ -221,6 +223,7 @@ pub fn preview(dir: &StateDir, request: &Request) -> Result<(Plan, Vec<String>),
     let mut session = Session::open()?;
     let before = look(&mut session, dir, &request.device)?;
     before.check(request)?;
+    refuse_what_changes(&request.rules)?;
     let caps = capabilities()?;
     if caps.has(Feature::Bpf) {
         programs::compile(&request.rules)?;
@@ -232,6 +235,7 @@ pub fn preview(dir: &StateDir, request: &Request) -> Result<(Plan, Vec<String>),
 /// Shapes a device, or changes how it is shaped.
 pub fn shape(dir: &StateDir, request: &Request) -> Result<Shaped, Error> {
     check(dir, request)?;
+    refuse_what_changes(&request.rules)?;
     shape_with(&capabilities()?, dir, request)
 }
 
@@ -261,7 +265,7 @@ pub(crate) fn shape_locked(
     let rules = if plan.programs {
         programs::compile(&request.rules)?
     } else {
-        Vec::new()
+        RuleSet::default()
     };
     let mut job = Job {
         session,
@@ -285,7 +289,7 @@ struct Job<'a> {
     request: &'a Request,
     before: Before,
     plan: Plan,
-    rules: Vec<Rule>,
+    rules: RuleSet,
 }
 
 impl Job<'_> {
@@ -301,7 +305,10 @@ impl Job<'_> {
 
     /// Brings what stands to the new rates.
     fn change(mut self, made_clsact: bool) -> Result<Shaped, Error> {
-        self.dir.save(&self.state(false, made_clsact))?;
+        self.dir.save(&self.state(false, made_clsact, true))?;
+        for op in self.plan.further_limits(self.standing_limits()) {
+            self.session.apply(op)?;
+        }
         for op in &self.plan.update {
             self.session.apply(op)?;
         }
@@ -309,6 +316,11 @@ impl Job<'_> {
             programs::tell(&mut maps, &self.plan, &self.rules)?;
         }
         self.done(made_clsact, true)
+    }
+
+    /// Ceilings whose classes stand. Those that are not wanted any more stay, and nothing goes there.
+    fn standing_limits(&self) -> usize {
+        self.before.state.as_ref().map_or(0, |s| s.limits)
     }
 
     /// Sets everything up; whatever fails, nothing is left.
@@ -325,7 +337,7 @@ impl Job<'_> {
             .transpose()?;
         let makes_clsact = !plan.device.has_clsact && !before.foreign_ingress
             || before.foreign_ingress && self.request.replace;
-        self.dir.save(&self.state(false, makes_clsact))?;
+        self.dir.save(&self.state(false, makes_clsact, false))?;
         if before.foreign_ingress {
             self.session.apply(&Op::QdiscDel {
                 dev: self.request.device.as_str().into(),
@@ -356,7 +368,7 @@ impl Job<'_> {
     }
 
     /// The record.
-    fn state(&self, complete: bool, made_clsact: bool) -> State {
+    fn state(&self, complete: bool, made_clsact: bool, in_place: bool) -> State {
         let (request, before, plan) = (self.request, &self.before, &self.plan);
         let replaced_before = || before.state.as_ref().and_then(|s| s.replaced.clone());
         State {
@@ -378,6 +390,11 @@ impl Job<'_> {
             made_clsact,
             replaced: before.foreign().or_else(replaced_before),
             without_programs: (!plan.programs).then(programs::missing),
+            limits: if in_place {
+                plan.limits.len().max(self.standing_limits())
+            } else {
+                plan.limits.len()
+            },
             rules: request.rules.iter().map(ToString::to_string).collect(),
             sizes_before: plan.device.sizes,
         }
@@ -399,7 +416,7 @@ impl Job<'_> {
             warnings.extend(found.unwrap_or_default());
         }
         let shaped = Shaped {
-            state: self.state(true, made_clsact),
+            state: self.state(true, made_clsact, in_place),
             egress: plan.egress,
             ingress: plan.ingress,
             segments_up: shortened(plan.segments.up, request.up),

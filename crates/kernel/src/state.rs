@@ -73,11 +73,19 @@ pub struct State {
     /// Why the kernel does not have our programs; absent if it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub without_programs: Option<String>,
+    /// How many ceilings' classes stand.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub limits: usize,
     /// A person's rules, in order; the default ones come after them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,
     /// The device's segment sizes before we bounded them.
     pub sizes_before: LinkSizes,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's form.
+fn is_none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The directory with the records of the network namespace we are in.

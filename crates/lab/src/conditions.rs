@@ -122,6 +122,7 @@ impl Shaper for Evenkeel {
             ingress: self.ingress,
             windows: self.windows,
             mss: self.mss,
+            limits: Vec::new(),
         };
         let given = Given {
             line: Line {

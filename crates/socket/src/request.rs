@@ -40,6 +40,12 @@ pub enum Request {
         #[serde(default)]
         at: Option<u64>,
     },
+    /// How much the line has moved, and for whom.
+    Usage {
+        /// Of this device; of all that were counted without it.
+        #[serde(default)]
+        device: Option<String>,
+    },
     /// To follow a device no more and to take everything back from it.
     Clear {
         /// From this one; from all that the daemon follows without it.
@@ -60,6 +66,30 @@ pub enum Request {
         /// Rules, instead of those that were told.
         #[serde(default)]
         rules: Option<Vec<String>>,
+        /// Needed from a page's server.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// To put a flow into another tier until it ends.
+    Move {
+        /// Of this device; of the one that is shaped without it.
+        #[serde(default)]
+        device: Option<String>,
+        /// Its number.
+        flow: u16,
+        /// A more urgent one; a less urgent one otherwise.
+        raise: bool,
+        /// Needed from a page's server.
+        #[serde(default)]
+        token: Option<String>,
+    },
+    /// To let everything that is no call wait behind everything else for a while.
+    Quiet {
+        /// On this device; on all without it.
+        #[serde(default)]
+        device: Option<String>,
+        /// For so long; nought ends it.
+        seconds: u32,
         /// Needed from a page's server.
         #[serde(default)]
         token: Option<String>,
@@ -101,12 +131,15 @@ impl Request {
         match self {
             Request::Clear { .. }
             | Request::Set { .. }
+            | Request::Move { .. }
+            | Request::Quiet { .. }
             | Request::Pause { .. }
             | Request::Resume { .. }
             | Request::Reload { .. } => true,
             Request::Status { .. }
             | Request::Flows { .. }
             | Request::History { .. }
+            | Request::Usage { .. }
             | Request::Check { .. } => false,
         }
     }
@@ -116,11 +149,16 @@ impl Request {
         match self {
             Request::Clear { token, .. }
             | Request::Set { token, .. }
+            | Request::Move { token, .. }
+            | Request::Quiet { token, .. }
             | Request::Pause { token, .. }
             | Request::Resume { token, .. }
             | Request::Reload { token } => token.as_deref(),
             Request::Check { token } => Some(token),
-            Request::Status { .. } | Request::Flows { .. } | Request::History { .. } => None,
+            Request::Status { .. }
+            | Request::Flows { .. }
+            | Request::History { .. }
+            | Request::Usage { .. } => None,
         }
     }
 }

@@ -63,7 +63,10 @@ impl Rights {
             }
             (Right::All, _)
             | (_, Request::Status { .. } | Request::Check { .. })
-            | (Right::Pages, Request::Flows { .. } | Request::History { .. }) => None,
+            | (
+                Right::Pages,
+                Request::Flows { .. } | Request::History { .. } | Request::Usage { .. },
+            ) => None,
             (Right::Status, _) => denied("not permitted: be root, or in the group evenkeel"),
             (Right::Pages, _) if self.is_token(request.token()) => None,
             (Right::Pages, _) => denied("not permitted without the token"),

@@ -79,6 +79,19 @@ function showDelay(model, flows) {
   }));
 }
 
+// The tier, and two buttons that change it where somebody has given the token.
+function tierOf(f) {
+  const td = make("td", String(f.tier).replace("-", " "), "tier");
+  if (!token() || f.ended || f.number == null) return td;
+  for (const [sign, raise] of [["▲", true], ["▼", false]]) {
+    const b = make("button", sign, "move");
+    b.setAttribute("aria-label", `${raise ? "raise" : "lower"} ${f.remote}`);
+    b.addEventListener("click", () => change("api/flow", { device, flow: f.number, raise }));
+    td.append(b);
+  }
+  return td;
+}
+
 function showFlows(flows) {
   if (typeof flows === "string") {
     $("flows").tBodies[0].replaceChildren();
@@ -90,7 +103,7 @@ function showFlows(flows) {
   $("flows").tBodies[0].replaceChildren(...flows.slice(0, 30).map((f) => {
     const row = make("tr", null, f.ended ? "ended" : "");
     row.append(cell(f.local), cell(f.remote), cell(kbit(f.down_kbit), "n"), cell(kbit(f.up_kbit), "n"),
-      cell(f.rtt_ms == null ? "–" : ms(f.rtt_ms), "n"), cell(String(f.tier).replace("-", " ")), cell(f.cgroup ?? "–"),
+      cell(f.rtt_ms == null ? "–" : ms(f.rtt_ms), "n"), tierOf(f), cell(f.cgroup ?? "–"),
       cell((f.ended ? "ended; " : "") + f.why, "why"));
     return row;
   }));
@@ -273,6 +286,7 @@ for (const b of document.querySelectorAll("[data-span]")) b.addEventListener("cl
   history();
 });
 for (const b of document.querySelectorAll("[data-mode]")) b.addEventListener("click", () => change("api/set", { device, mode: b.dataset.mode }));
+for (const b of document.querySelectorAll("[data-quiet]")) b.addEventListener("click", () => change("api/quiet", { device, seconds: Number(b.dataset.quiet) }));
 const asked = new URLSearchParams(location.search).get("span");
 if (asked) document.querySelector(`[data-span="${CSS.escape(asked)}"]`)?.click();
 setInterval(history, 60_000);

@@ -98,6 +98,8 @@ pub(crate) fn router(state: State) -> Router {
         .route("/api/history", get(history))
         .route("/api/events", get(events))
         .route("/api/set", post(set))
+        .route("/api/flow", post(move_flow))
+        .route("/api/quiet", post(quiet))
         .route("/api/reload", post(reload))
         .route("/metrics", get(metrics_page))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
@@ -233,10 +235,7 @@ struct Setting {
 
 async fn set(Shared(state): Of, headers: HeaderMap, body: Bytes) -> Shown {
     let token = may_change(&state, &headers).await?;
-    let setting: Setting = serde_json::from_slice(&body).map_err(|e| Refused {
-        status: 400,
-        why: format!("this is no setting: {e}"),
-    })?;
+    let setting: Setting = read(&body)?;
     let request = Request::Set {
         device: setting.device,
         mode: setting.mode,
@@ -244,6 +243,53 @@ async fn set(Shared(state): Of, headers: HeaderMap, body: Bytes) -> Shown {
         token: Some(token),
     };
     state.daemon.ask(&request).await.map(axum::Json)
+}
+
+/// A flow that is to go into another tier.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Moving {
+    device: Option<String>,
+    flow: u16,
+    raise: bool,
+}
+
+async fn move_flow(Shared(state): Of, headers: HeaderMap, body: Bytes) -> Shown {
+    let token = may_change(&state, &headers).await?;
+    let moving: Moving = read(&body)?;
+    let request = Request::Move {
+        device: moving.device,
+        flow: moving.flow,
+        raise: moving.raise,
+        token: Some(token),
+    };
+    state.daemon.ask(&request).await.map(axum::Json)
+}
+
+/// For how long everything that is no call is to wait.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Quieting {
+    device: Option<String>,
+    seconds: u32,
+}
+
+async fn quiet(Shared(state): Of, headers: HeaderMap, body: Bytes) -> Shown {
+    let token = may_change(&state, &headers).await?;
+    let quieting: Quieting = read(&body)?;
+    let request = Request::Quiet {
+        device: quieting.device,
+        seconds: quieting.seconds,
+        token: Some(token),
+    };
+    state.daemon.ask(&request).await.map(axum::Json)
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|e| Refused {
+        status: 400,
+        why: format!("this is no setting: {e}"),
+    })
 }
 
 async fn reload(Shared(state): Of, headers: HeaderMap) -> Shown {

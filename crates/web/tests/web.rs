@@ -172,6 +172,14 @@ fn a_change_needs_the_token_and_a_page_of_ours() {
     let set = |heads: &str| world.status("POST /api/set", heads, body);
     assert_eq!(set(&bearer(TOKEN)), 200);
     assert_eq!(world.status("POST /api/reload", &bearer(TOKEN), ""), 200);
+    let moving = "{\"device\":\"wan\",\"flow\":4711,\"raise\":true}";
+    let quiet = "{\"device\":\"wan\",\"seconds\":3600}";
+    for (path, body) in [("POST /api/flow", moving), ("POST /api/quiet", quiet)] {
+        assert_eq!(world.status(path, &bearer(TOKEN), body), 200, "{path}");
+        assert_eq!(world.status(path, json, body), 401, "{path}");
+        assert_eq!(world.status(path, &bearer("wrong"), body), 403, "{path}");
+        assert_eq!(world.status(path, &bearer(TOKEN), "{}"), 400, "{path}");
+    }
     assert_eq!(set(json), 401);
     assert_eq!(set(&bearer("wrong")), 403);
     assert_eq!(set(&bearer("")), 401);

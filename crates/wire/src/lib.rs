@@ -5,6 +5,8 @@
 //! is kept as bytes. Non-goals: every attribute the kernel has; only what evenkeel sends or reads.
 
 pub mod attr;
+pub mod conntrack;
+pub mod dns;
 mod error;
 pub mod flowtable;
 pub mod link;

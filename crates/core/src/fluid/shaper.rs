@@ -27,11 +27,12 @@ impl Shaper {
             ..Policy::default()
         };
         let targets = PerDirection::default();
+        let shaping = shaping(&policy, framing, targets);
         Shaper {
             policy,
             framing,
             targets,
-            shaping: shaping(&policy, framing, targets),
+            shaping,
         }
     }
 

@@ -6,6 +6,7 @@ use super::features::{Capabilities, Choice, Feature};
 use super::mode::Mode;
 use crate::line::Line;
 use crate::police::Policer;
+use crate::rules::Limit;
 use crate::segments::Mss;
 
 /// What the user wants for arrivals.
@@ -36,7 +37,7 @@ impl Ingress {
 }
 
 /// What is wanted of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
     /// What matters more.
     pub mode: Mode,
@@ -48,4 +49,7 @@ pub struct Policy {
     pub windows: bool,
     /// Bound the segments of new TCP connections, where the kernel takes eBPF.
     pub mss: Mss,
+    /// Ceilings and guarantees, in the order of their numbers. They are classes of HTB's, of flows that our programs
+    /// send there.
+    pub limits: Vec<Limit>,
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::features::Capabilities;
+use crate::rules::Limit;
 use crate::tc::Dev;
 use crate::{Framing, Rate};
 
@@ -20,5 +21,6 @@ pub(super) struct Side<'a> {
     pub very_asymmetric: bool,
     pub interval: Option<Duration>,
     pub programs: bool,
+    pub limits: &'a [Limit],
     pub caps: &'a Capabilities,
 }

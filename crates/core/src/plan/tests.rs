@@ -495,7 +495,7 @@ ip link set dev wan gso_max_size 3028 gro_max_size 6000 gro_ipv4_max_size 6000
 ";
     let caps = caps(Backend::Cake);
     let policy = Policy::default();
-    assert_eq!(printed(&caps, &device(14), policy), expected);
+    assert_eq!(printed(&caps, &device(14), policy.clone()), expected);
     // Somebody else's clsact is used.
     let device = Device {
         has_clsact: true,
@@ -577,8 +577,10 @@ fn our_handles_are_known_again() {
             .filter(|major| is_leaf_of(Handle::qdisc(*major), tier))
             .collect::<Vec<_>>()
     };
-    // Its own TBF, and those of its 20 buckets.
-    let video: Vec<u16> = [0xe020].into_iter().chain(0xe200..0xe214).collect();
+    // Those below ceilings, its own TBF, and those of its 20 buckets.
+    let ceilings = (1..=0xff).map(|n| 0xd000 + 8 * n + 2);
+    let own = [0xe020].into_iter().chain(0xe200..0xe214);
+    let video: Vec<u16> = ceilings.chain(own).collect();
     assert_eq!(leaves(Tier::Video), video);
     let ours: Vec<_> = (0..=u16::MAX).filter(|p| is_our_pref(*p)).collect();
     // The programs, IPv4, IPv6, and everything.
@@ -692,4 +694,68 @@ fn intervals_follow_the_slack() {
     assert_eq!(interval(false, false), ms(110));
     assert_eq!(interval(true, false), ms(130));
     assert_eq!(interval(true, true), ms(300));
+}
+
+#[test]
+fn ceilings_are_classes_beside_the_tiers() {
+    use crate::rules::{FlowRule, limits};
+    let rules = [
+        "host tv max 4mbit/1mbit",
+        "bulk max 20%",
+        "voice program zoom min 50%",
+    ];
+    let rules: Vec<FlowRule> = rules.iter().map(|r| r.parse().unwrap()).collect();
+    let line = Line {
+        down: Rate::from_kbit(50_000),
+        up: Rate::from_kbit(10_000),
+        framing: Framing::default(),
+    };
+    let mut policy = Policy {
+        limits: limits(&rules),
+        ..Policy::default()
+    };
+    // CAKE is the best there is, and has none.
+    let caps = Capabilities(Feature::ALL.into());
+    let all = plan(&caps, &device(14), line, policy.clone()).unwrap();
+    assert_eq!(all.backend, Backend::HtbFqCodel);
+    let class = |dev: &str, minor: u16| {
+        let mut found = all.setup.iter().filter_map(|op| match op {
+            Op::ClassAdd(c) if c.dev == dev.into() && c.classid.minor() == minor => Some(c.class),
+            _ => None,
+        });
+        found.next().unwrap()
+    };
+    let (wan, ifb) = (device(14).name, all.ifb.clone());
+    assert_eq!(class(&wan, ceiling_minor(1)).ceil, Rate::from_kbit(1000));
+    assert_eq!(class(&ifb, ceiling_minor(1)).ceil, Rate::from_kbit(4000));
+    assert_eq!(class(&wan, ceiling_minor(2)).ceil, all.egress.permille(200));
+    assert_eq!(class(&wan, ceiling_minor(3)).rate, all.egress.permille(500));
+    // All that is guaranteed is no more than there is.
+    let root = class(&wan, 1).rate.bps();
+    let minors = crate::classify::Tier::ALL.map(tier_minor).into_iter();
+    let sum: u64 = minors
+        .chain((1..=3).map(ceiling_minor))
+        .map(|minor| class(&wan, minor).rate.bps())
+        .sum();
+    assert!(sum <= root && sum > root / 100 * 99, "{sum} {root}");
+    // Handles are unique.
+    let mut handles: Vec<_> = all
+        .setup
+        .iter()
+        .filter_map(|op| match op {
+            Op::QdiscAdd(q) => Some(format!("{:?} {}", q.dev, q.handle)),
+            _ => None,
+        })
+        .collect();
+    let count = handles.len();
+    handles.sort();
+    handles.dedup();
+    assert_eq!(handles.len(), count);
+    // Of three that are wanted one stands.
+    let further = all.further_limits(1).count();
+    assert_eq!(further, 2 * 2 * (1 + 4 + 4 + 4));
+    assert_eq!(all.further_limits(3).count(), 0);
+    policy.choice = Choice::Cake;
+    let refused = plan(&caps, &device(14), line, policy).unwrap_err();
+    assert!(refused.to_string().contains("--backend htb"), "{refused}");
 }

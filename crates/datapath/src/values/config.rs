@@ -33,12 +33,23 @@ pub struct DirectionConfig {
 /// What the programs are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Config {
+    /// Until then what is no call waits, ns.
+    pub(crate) quiet_until: u64,
     /// Changes with the rules.
     pub(crate) generation: u32,
     /// Where the set of rules begins.
     pub(crate) first_rule: u32,
     /// How many there are.
     pub(crate) rules: u32,
+    /// Kinds of names that there are.
+    pub(crate) names: u32,
+    /// There are ceilings or marks.
+    pub(crate) acts: bool,
+    /// What name servers answer is to be kept.
+    pub(crate) asks_dns: bool,
+    /// Ceilings of tiers, and marks plus one, 0 for none.
+    pub(crate) tier_limit: [u8; 4],
+    pub(crate) tier_dscp: [u8; 4],
     /// Egress and ingress.
     pub(crate) direction: PerDirection<DirectionConfig>,
 }
@@ -75,9 +86,15 @@ impl Config {
     /// As in the map.
     pub(crate) fn to_layout(self) -> layout::Config {
         layout::Config {
+            quiet_until: self.quiet_until,
             generation: self.generation,
             first_rule: self.first_rule,
             rules: self.rules,
+            names: self.names,
+            acts: self.acts.into(),
+            asks_dns: self.asks_dns.into(),
+            tier_limit: self.tier_limit,
+            tier_dscp: self.tier_dscp,
             dir: by_index(self.direction.map(DirectionConfig::to_layout)),
         }
     }
@@ -85,9 +102,15 @@ impl Config {
     /// From the map.
     pub(crate) fn from_layout(c: &layout::Config) -> Self {
         Config {
+            quiet_until: c.quiet_until,
             generation: c.generation,
             first_rule: c.first_rule,
             rules: c.rules,
+            names: c.names,
+            acts: c.acts > 0,
+            asks_dns: c.asks_dns > 0,
+            tier_limit: c.tier_limit,
+            tier_dscp: c.tier_dscp,
             direction: per_direction(c.dir).map(DirectionConfig::from_layout),
         }
     }

@@ -60,8 +60,10 @@ pub enum Reason {
     Default,
     /// No rule holds, and it is small and regular as calls and games are.
     Small,
-    /// The rule of this number in its set.
+    /// The rule of this number in the whole list, from 0.
     Rule(u16),
+    /// Somebody put this one flow there.
+    Hand,
 }
 
 /// What is known of one direction of a flow.
@@ -151,6 +153,8 @@ pub struct Flow {
     pub tier: Tier,
     /// Its DSCP.
     pub dscp: u8,
+    /// Number of the ceiling that it is below, from 1.
+    pub limit: Option<u8>,
     /// One side said that it ends.
     pub closed: bool,
     /// Both SYNs were seen, so that its window scales are known.
@@ -163,8 +167,9 @@ impl Flow {
     /// From the map; `None` if its tier is none.
     pub(crate) fn from_layout(f: &layout::Flow) -> Option<Self> {
         let reason = match f.reason {
-            n if u32::from(n) < layout::MAX_RULES => Reason::Rule(n),
-            _ => Reason::Default,
+            n if u32::from(n) == layout::REASON_DEFAULT => Reason::Default,
+            0 => Reason::Hand,
+            n => Reason::Rule(n - 1),
         };
         let tier = Tier::ALL.get(usize::from(f.tier)).copied()?;
         let (reason, tier) = match f.small {
@@ -182,6 +187,7 @@ impl Flow {
             reason,
             tier,
             dscp: f.dscp,
+            limit: (f.limit > 0).then_some(f.limit),
             closed: flags & layout::FLOW_CLOSED != 0,
             from_start: flags & both_syns == both_syns,
             mptcp: flags & layout::FLOW_MPTCP != 0,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use evenkeel_core::classify::Tier;
 pub use evenkeel_core::rules::End;
 use evenkeel_core::rules::{FlowRule, Prefix};
 
@@ -14,7 +15,7 @@ pub const MAX_RULES: u32 = layout::MAX_RULES;
 /// A rule: every condition that is there must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rule {
-    /// Index of its tier.
+    /// Index of its tier; more than there are: it says none.
     pub tier: u8,
     /// IP protocol.
     pub proto: Option<u8>,
@@ -32,17 +33,29 @@ pub struct Rule {
     pub cgroup: Option<(u64, u8)>,
     /// CAKE does as much by itself.
     pub cake_knows: bool,
+    /// Its place in the whole list, from 1.
+    pub position: u32,
+    /// Number of its ceiling, from 1.
+    pub limit: Option<u8>,
+    /// DSCP that it writes.
+    pub set_dscp: Option<u8>,
+    /// Names that must stand for a flow's ends, a bit each.
+    pub sets: u64,
 }
 
+/// No tier.
+const NO_TIER: u8 = u8::MAX;
+
 impl Rule {
-    /// `rule` with the id of its control group, and how far that is below the root.
+    /// `rule` with the id of its control group, and how far that is below the root. It is the first of its list, and
+    /// has neither ceiling nor names.
     pub fn new(rule: &FlowRule, cgroup: Option<(u64, u8)>) -> Self {
         let mapped = |p: Prefix| match p.address {
             IpAddr::V4(a) => (a.to_ipv6_mapped(), 96 + p.length.min(32)),
             IpAddr::V6(a) => (a, p.length),
         };
         Rule {
-            tier: rule.tier as u8,
+            tier: rule.tier.map_or(NO_TIER, |tier| tier as u8),
             proto: rule.proto,
             dscp: rule.dscp,
             mark: rule.mark,
@@ -51,6 +64,10 @@ impl Rule {
             remote: rule.remote.map(mapped),
             cgroup,
             cake_knows: rule.cake_knows,
+            position: 1,
+            limit: None,
+            set_dscp: rule.set_dscp,
+            sets: 0,
         }
     }
 
@@ -67,6 +84,7 @@ impl Rule {
             (layout::RULE_LOCAL_ADDR, self.local.is_some()),
             (layout::RULE_REMOTE_ADDR, self.remote.is_some()),
             (layout::RULE_CGROUP, self.cgroup.is_some()),
+            (layout::RULE_TIER, usize::from(self.tier) < Tier::ALL.len()),
             (layout::RULE_CAKE_KNOWS, self.cake_knows),
         ];
         let (_, port_low, port_high) = self.ports.unwrap_or((End::Any, 0, 0));
@@ -96,6 +114,10 @@ impl Rule {
             addr: words(u128::from(address) & mask),
             mask: words(mask),
             cgroup,
+            position: self.position,
+            limit: self.limit.unwrap_or_default(),
+            set_dscp: self.set_dscp.map_or(0, |n| n + 1),
+            sets: self.sets,
         }
     }
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::flows::Looks;
 use crate::history::{POINTS, Span};
-use crate::{gateway, history};
+use crate::{gateway, history, usage};
 
 /// An order is carried out within this.
 const PATIENCE: Duration = Duration::from_secs(55);
@@ -65,10 +65,13 @@ impl Answers {
                 };
                 said(history::read(&self.history, device.as_deref(), &span))
             }
+            Request::Usage { device } => said(usage::read(&self.history, device.as_deref())),
             // That it is the token was found out before.
             Request::Check { .. } => Reply::done("this is the token"),
             order @ (Request::Clear { .. }
             | Request::Set { .. }
+            | Request::Move { .. }
+            | Request::Quiet { .. }
             | Request::Pause { .. }
             | Request::Resume { .. }
             | Request::Reload { .. }) => self.order(order),

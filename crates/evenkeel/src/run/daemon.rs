@@ -4,11 +4,13 @@
 //! file that is wrong changes nothing; one line that fails is tried again while others are followed, and ends the
 //! process where it is the only one. Non-goals: following a line (`line`), answering (`answers`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use evenkeel_core::plan::Mode;
 use evenkeel_kernel::StateDir;
 use evenkeel_socket::{Reply, Request, Server};
 use evenkeel_sys::clock;
@@ -18,9 +20,11 @@ use super::answers::{Answers, Order};
 use super::line::{Common, Line, Outcome};
 use super::pages::{Pages, PagesConfig};
 use super::pauses::{LONGEST, Pause, Pauses};
-use super::settings::{Override, Run, settings};
+use super::settings::{Override, Run, mode, settings};
 use super::watcher::Voice;
 use crate::config::Config;
+use crate::flows::Moved;
+use crate::quiet;
 use crate::service::Service;
 
 /// Between two looks at signals, lines and children.
@@ -61,6 +65,7 @@ pub(crate) fn run(args: Run, config: Config) -> Result<(), Failure> {
         lines: Vec::new(),
         again: Vec::new(),
         pauses: Pauses::default(),
+        modes: HashMap::new(),
         failed: None,
         orders,
         server: None,
@@ -92,6 +97,8 @@ struct Daemon {
     again: Vec<(Instant, Option<String>, Override)>,
     /// Lines that are let go of for a while.
     pauses: Pauses,
+    /// The mode that each device was seen in last.
+    modes: HashMap<String, Mode>,
     /// What the last one failed with.
     failed: Option<Failure>,
     orders: Sender<Order>,
@@ -164,6 +171,7 @@ impl Daemon {
                 return self.end(keep);
             }
             self.reap();
+            self.keep_to_times();
             if self.lines.is_empty() && self.again.is_empty() && self.pauses.0.is_empty() {
                 self.server = None;
                 return self.failed.take().map_or(Ok(()), Err);
@@ -236,6 +244,31 @@ impl Daemon {
         }
     }
 
+    /// Lines whose time for another mode has come go on in it.
+    fn keep_to_times(&mut self) {
+        let common = Arc::clone(&self.common);
+        for line in std::mem::take(&mut self.lines) {
+            let Some(device) = line.device() else {
+                self.lines.push(line);
+                continue;
+            };
+            let now = mode(&common.args, &common.config, &device, &line.told);
+            let before = self.modes.insert(device.clone(), now);
+            let has_times = !common.config.of(&device).mode_at.is_empty();
+            if !has_times || before.is_none_or(|b| b == now) {
+                self.lines.push(line);
+                continue;
+            }
+            let (named, told) = (line.named.clone(), line.told.clone());
+            common
+                .voice
+                .say(&format!("{device}: mode {now}, as the time says"));
+            if let Err(e) = line.stop(true).and_then(|()| self.start(named, told)) {
+                self.failed = Some(e);
+            }
+        }
+    }
+
     /// Tells the service manager that every line lives, if it does.
     fn show_life(&mut self) {
         let now = clock::monotonic();
@@ -277,6 +310,15 @@ impl Daemon {
             Request::Pause {
                 device, seconds, ..
             } => self.pause(&device, Duration::from_secs(seconds.into())),
+            Request::Move {
+                device,
+                flow,
+                raise,
+                ..
+            } => self.move_flow(device.as_deref(), flow, raise),
+            Request::Quiet {
+                device, seconds, ..
+            } => quiet::set(&self.dir, device.as_deref(), seconds),
             Request::Resume { device, .. } => match self.pauses.take(&device) {
                 Some(pause) => self
                     .resume(pause)
@@ -295,6 +337,26 @@ impl Daemon {
             }
             Err(e) => Reply::refused(e.code(), e),
         }
+    }
+
+    /// Puts a flow into another tier.
+    fn move_flow(&self, device: Option<&str>, flow: u16, raise: bool) -> Result<String, Failure> {
+        let moved = Moved::find(&self.dir, device, flow, raise)?;
+        let followed = self
+            .lines
+            .iter()
+            .find(|l| l.device().as_ref() == Some(&moved.device));
+        let line = followed.ok_or_else(|| {
+            Failure::usage(format_args!(
+                "{} is not followed by this daemon",
+                moved.device
+            ))
+        })?;
+        if !line.by_hand.put(moved.key, moved.tier) {
+            return Err(Failure::usage("too many flows are raised or lowered"));
+        }
+        moved.tell()?;
+        Ok(moved.said)
     }
 
     /// Lets go of a device until the lease ends.

@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use evenkeel_autorate::{Ended, Order};
 use evenkeel_terminal::{Failure, print};
 
+use super::accountant::Accountant;
 use super::expectation::Expectation;
+use super::people::{ByHand, People};
 use super::settings::{Override, Run, settings};
 use super::watcher::{LineWatcher, Pulse, Voice};
 use crate::config::Config;
@@ -27,6 +29,8 @@ pub(crate) struct Line {
     pub(crate) told: Override,
     /// When it last showed that it lives.
     pub(crate) pulse: Pulse,
+    /// Flows that are raised or lowered until it is told something else.
+    pub(crate) by_hand: ByHand,
     device: Arc<Mutex<Option<String>>>,
     order: Order,
     thread: JoinHandle<Outcome>,
@@ -50,6 +54,7 @@ impl Line {
         goes_on: bool,
     ) -> Result<Self, Failure> {
         let order = Order::default();
+        let by_hand = ByHand::default();
         let (pulse, device) = (Pulse::default(), Arc::<Mutex<Option<String>>>::default());
         let job = Job {
             common,
@@ -58,6 +63,7 @@ impl Line {
             goes_on,
             order: order.clone(),
             pulse: pulse.clone(),
+            by_hand: by_hand.clone(),
             device: Arc::clone(&device),
         };
         let builder =
@@ -67,6 +73,7 @@ impl Line {
             named,
             told,
             pulse,
+            by_hand,
             device,
             order,
             thread,
@@ -111,6 +118,7 @@ struct Job {
     goes_on: bool,
     order: Order,
     pulse: Pulse,
+    by_hand: ByHand,
     device: Arc<Mutex<Option<String>>>,
 }
 
@@ -141,6 +149,16 @@ impl Job {
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
         let mut watcher =
             LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device);
+        let accountant = Accountant::start(&args.profile_dir, &device, config.of(&device).volume);
+        let says = Arc::clone(&self.common.voice);
+        let rules = &settings.request.rules;
+        let people = People::start(
+            &device,
+            rules,
+            self.by_hand.clone(),
+            accountant,
+            move |said| says.say(said),
+        );
         let ended = evenkeel_autorate::run(settings, &self.order, &mut watcher);
         let (how, said) = match &ended {
             Ok(Ended::AsBefore) => ("evenkeel run ended", "as it was before"),
@@ -154,6 +172,7 @@ impl Job {
             ),
             Err(_) => ("evenkeel run failed", ""),
         };
+        drop(people);
         watcher.close(how);
         ended?;
         print(&format!("{device}: {said}\n"))

@@ -11,7 +11,7 @@ use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
 use evenkeel_core::{Direction, Framing, PerDirection, Rate};
-use evenkeel_kernel::{Request, StateDir};
+use evenkeel_kernel::{Known, Request, StateDir};
 use evenkeel_terminal::Failure;
 
 use crate::args::StateArg;
@@ -112,6 +112,12 @@ fn bounds(args: &Run, line: &config::LineConfig) -> Result<PerDirection<Bounds>,
     Ok(bounds)
 }
 
+/// The mode of a device at this time.
+pub(super) fn mode(args: &Run, config: &Config, device: &str, told: &Override) -> Mode {
+    let timed = || config.of(device).mode_in(Known::now().minute);
+    told.mode.or(args.mode).or_else(timed).unwrap_or_default()
+}
+
 /// What is told for a device; else what is typed, and where nothing is, what the file says.
 pub(super) fn settings(
     args: &Run,
@@ -132,7 +138,7 @@ pub(super) fn settings(
     } else {
         &args.targets
     };
-    let mode = told.mode.or(args.mode).or(line.mode).unwrap_or_default();
+    let mode = mode(args, config, device, told);
     Ok(Settings {
         request: Request {
             framing: args.framing.or(line.framing),

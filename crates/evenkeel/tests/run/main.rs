@@ -9,6 +9,7 @@ mod common;
 mod devices;
 mod ends;
 mod model;
+mod people;
 mod probes;
 #[path = "../provider/mod.rs"]
 mod provider;

@@ -34,7 +34,7 @@ fn what_is_probed_can_be_told() {
         refused(
             &evenkeel(dir, "run"),
             2,
-            "none.toml: line 2: target \"a b\" is",
+            "none.toml: line 2, column 12: target \"a b\" is",
         );
     });
 }
@@ -154,7 +154,11 @@ fn a_budget_for_probes_is_kept() {
         let provider = Provider::start(&[host]);
         let file = dir.join("none.toml");
         std::fs::write(&file, "targets = ['203.0.113.7']\nprobe_budget = '100'").unwrap();
-        refused(&evenkeel(dir, "run"), 2, "line 2: probe_budget is not like");
+        refused(
+            &evenkeel(dir, "run"),
+            2,
+            "line 2, column 16: probe_budget is not like",
+        );
         std::fs::write(
             &file,
             "targets = ['203.0.113.7']\nprobe_budget = '200 kB/month'",

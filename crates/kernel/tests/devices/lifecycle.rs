@@ -192,6 +192,7 @@ fn plan_for(
         ingress: request.ingress,
         windows: request.windows,
         mss: request.mss,
+        limits: Vec::new(),
     };
     plan(&w.caps, &device, line, policy).unwrap()
 }

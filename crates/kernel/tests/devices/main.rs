@@ -5,6 +5,7 @@
 //! tool of the product. Needs root; without it each test says so and passes.
 
 mod accounting;
+mod ceilings;
 mod fairness;
 mod goodput;
 mod lease;

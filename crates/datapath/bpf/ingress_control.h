@@ -13,6 +13,7 @@
 
 #include "delivery.h"
 #include "framing.h"
+#include "lan.h"
 #include "unresponsive.h"
 #include "window.h"
 
@@ -65,8 +66,10 @@ static __always_inline int control_ingress(struct __sk_buff *skb, struct flow *f
 	if (!h)
 		return 0;
 	if (dir == UP) {
-		if (windowed)
+		if (windowed) {
+			observe_lan(l, f, now);
 			on_egress_ack(skb, l, pool, h, f, p, now);
+		}
 		return 0;
 	}
 	bytes = wire_bytes(skb, &l->framing, p);

@@ -47,6 +47,7 @@ pub(crate) fn shape(args: Shape) -> Result<(), Failure> {
         ingress,
         mode: args.mode,
         windows: args.windows == Windows::On,
+        lan: args.lan == Windows::On,
         mss: args.mss,
         replace: args.replace,
         rules,

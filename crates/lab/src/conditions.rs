@@ -56,6 +56,7 @@ struct Evenkeel {
     ingress: Ingress,
     mode: Mode,
     windows: bool,
+    lan: bool,
     mss: Mss,
     state: std::path::PathBuf,
     device: String,
@@ -71,6 +72,7 @@ impl Evenkeel {
             ingress: Ingress::Auto,
             mode: Mode::Ping,
             windows: true,
+            lan: true,
             mss: Mss::Auto,
             state: state.to_owned(),
             device: String::new(),
@@ -95,6 +97,10 @@ impl Evenkeel {
             Evenkeel {
                 windows: false,
                 ..ours("evenkeel-without-windows")
+            },
+            Evenkeel {
+                lan: false,
+                ..ours("evenkeel-without-lan")
             },
             Evenkeel {
                 mss: Mss::Off,
@@ -173,6 +179,7 @@ impl Shaper for Evenkeel {
             ingress: self.ingress,
             mode: self.mode,
             windows: self.windows,
+            lan: self.lan,
             mss: self.mss,
             replace: false,
             rules: Vec::new(),

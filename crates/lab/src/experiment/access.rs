@@ -10,6 +10,7 @@ use evenkeel_core::pipe::{Bucket, BucketKind, Buffer, PipeConfig, RateTrace};
 use evenkeel_core::{Framing, Rate};
 use serde::Deserialize;
 
+use super::changing::SwingSpec;
 use super::values::{buffer, within};
 use crate::hop::{HopClock, HopConfig, Stalls};
 use crate::millis::millis;
@@ -153,29 +154,38 @@ pub struct RadioSpec {
     /// Up to so much more delay, each way: tries on the air.
     #[serde(default)]
     pub jitter_ms: f64,
+    /// What it carries changes by itself, instead of `rate`.
+    pub swing: Option<SwingSpec>,
 }
 
 impl RadioSpec {
     pub(super) fn check(&self) -> Result<(), String> {
         within("radio turns_ms", self.turns_ms, 0.0, 1000.0)?;
-        within("radio jitter_ms", self.jitter_ms, 0.0, 1000.0)
+        within("radio jitter_ms", self.jitter_ms, 0.0, 1000.0)?;
+        let swing = self.swing.as_ref().map(SwingSpec::check);
+        swing.map_or(Ok(()), |s| s.map_err(|e| format!("radio swing {e}")))
     }
 
-    /// One direction of it.
-    pub(crate) fn make(&self, seed: u64) -> PipeConfig {
-        PipeConfig {
-            rate: RateTrace::constant(self.rate),
+    /// Both directions of it, towards the client first, for so long.
+    pub(crate) fn make(&self, seed: u64, length: Duration) -> [PipeConfig; 2] {
+        let swung = self.swing.as_ref().map(|s| s.make(seed, length));
+        let (down, up, wander) = swung.map_or_else(Default::default, |s| (s.down, s.up, s.rtt));
+        let wander: Vec<_> = wander.into_iter().map(|(t, more)| (t, more / 2)).collect();
+        [(down, seed), (up, !seed)].map(|(steps, seed)| PipeConfig {
+            // Empty without a swing; else checked when the file was read.
+            rate: RateTrace::steps(steps, None)
+                .unwrap_or_else(|_| RateTrace::constant(self.rate)),
             framing: Framing::default(),
             buffer: self.buffer,
             bucket: None,
             managed: None,
             turns: millis(self.turns_ms),
             delay: Duration::ZERO,
-            wander: Vec::new(),
+            wander: wander.clone(),
             jitter: millis(self.jitter_ms),
             loss: 0.0,
             seed,
-        }
+        })
     }
 }
 

@@ -1,0 +1,171 @@
+/* Queues behind us: at an access point, a powerline adapter, a mesh. A way on our own side that carries
+ * less than the line lets its flows wait there, where no discipline of ours is; the sender's window is
+ * what holds them shorter.
+ *
+ * A round trip on our side goes from data's arrival here to its acknowledgement (rtt.h). Aggregation,
+ * scans and sleep make single ones longer; the least of some is longer only while something waits all
+ * the time. The bound on a flow's window follows that, as FAST does (Wei, Jin, Low, Hegde 2006): it is
+ * multiplied by (base + target) / (base + queue) once in a round trip, so that a short queue stands,
+ * which keeps the way busy.
+ *
+ * Sees: every acknowledgement that leaves of a heavy flow whose window is bounded.
+ * Principles: each flow for itself, by its own way: who is near is not taken for who is far, also where
+ * address translation makes one of them; nothing is bounded that reaches its share of the line; what
+ * a way takes without a queue is looked for again and again, since people move.
+ * Non-goals: what a host uploads, which waits in the host.
+ */
+#pragma once
+
+#include "packet.h"
+#include "share.h"
+
+/* So many round trips at least, and so long, make one look; us. */
+#define LAN_SAMPLES 3
+#define LAN_INTERVAL 20000
+/* What may stand behind us beside two packets, and all of it at most, us. */
+#define LAN_TARGET 2000
+#define LAN_TARGET_MAX 10000
+/* After this long the least round trip is looked for anew, ns, with windows a quarter smaller for so many
+ * looks, so that it can be seen.
+ */
+#define LAN_BASE_AGE (10 * SECOND)
+#define LAN_BASE_LOOKS 3
+
+/* How long the queue is to be of a flow that has `rate` bytes per second, us. */
+static __always_inline __u32 lan_target(const struct grant *g, __u32 rate)
+{
+	__u32 segment = g->segment ? g->segment : 1;
+	__u64 target = LAN_TARGET + 2000000ULL * segment / (rate + 1);
+
+	return target < LAN_TARGET_MAX ? target : LAN_TARGET_MAX;
+}
+
+/* What the way takes without a queue; whether the window is to stay as it is for that. */
+static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 now)
+{
+	if (!n->base) {
+		n->base = first;
+		n->base_next = n->least;
+		n->base_since = now;
+	}
+	if (n->least < n->base)
+		n->base = n->least;
+	if (n->least < n->base_next)
+		n->base_next = n->least;
+	if (n->looking) {
+		if (--n->looking)
+			return 1;
+		n->base = n->base_next;
+		n->base_next = ~0U;
+		n->base_since = now;
+	} else if (now - n->base_since > LAN_BASE_AGE) {
+		n->looking = LAN_BASE_LOOKS;
+		return 1;
+	}
+	return 0;
+}
+
+/* The bound after a look at which `queue` us stood. */
+static __always_inline __u32 next_lan_window(struct lan *n, const struct grant *g, __u32 base,
+					     __u32 target, __u32 queue)
+{
+	__u64 w = n->window, held = (__u64)n->rate * (base + queue) / 1000000;
+	__u64 next = w * (base + target) / (base + queue);
+
+	if (queue < target / 2 && next < w + w / 8)
+		next = w + w / 8;
+	if (next > w) {
+		/* Who does not use it shows nothing. */
+		if (!(g->flags & GRANT_LAN_BOUND) || held < w / 2)
+			return w;
+		next += g->segment / 2;
+	}
+	if (next > w + w / 4)
+		next = w + w / 4;
+	if (next < w / 2)
+		next = w / 2;
+	return next < 2 * g->segment ? 2 * g->segment : next;
+}
+
+/* Ends a look at a flow's way that took `took` ns. */
+static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
+{
+	if (!f)
+		return 0;
+	struct lan *n = &f->lan;
+	struct grant *g = &f->grant;
+	__u32 base = base_rtt(f);
+	int stays = observe_lan_base(n, f->dir[DOWN].rtt_min, now);
+	__u32 acked = g->last_ack - n->acked;
+
+	if (took > SECOND || acked > (1 << 30))
+		return 0;
+	n->rate = acked * SECOND / (took + 1);
+	n->queue = n->least - n->base;
+	if (stays)
+		return 0;
+	__u32 target = lan_target(g, n->rate), queue = n->queue;
+
+	if (n->window) {
+		n->window = next_lan_window(n, g, base, target, queue);
+	} else if (queue > 2 * target && g->rate < g->share - g->share / 8) {
+		/* It has carried what it can: something waited. */
+		__u32 w = (__u64)n->rate * (base + target) / 1000000;
+
+		n->window = w < 2 * g->segment ? 2 * g->segment : w;
+	}
+	return 0;
+}
+
+/* An acknowledgement leaves. */
+static __always_inline void observe_lan(const struct line *l, struct flow *f, __u64 now)
+{
+	struct lan *n = &f->lan;
+	const struct direction_state *in = &f->dir[DOWN];
+
+	if (in->rtt_count == n->rtt_count || !in->heavy || !l->lan)
+		return;
+	n->rtt_count = in->rtt_count;
+	if (!n->samples || in->rtt < n->least)
+		n->least = in->rtt;
+	if (++n->samples < LAN_SAMPLES)
+		return;
+	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
+
+	if (whole < LAN_INTERVAL * 1000ULL || !n->window)
+		whole = LAN_INTERVAL * 1000ULL;
+	if (took < whole) {
+		n->samples = LAN_SAMPLES;
+		return;
+	}
+	end_lan_look(f, took, now);
+	n->samples = 0;
+	n->begun = now;
+	n->acked = f->grant.last_ack;
+}
+
+/* No more than this on a flow's way: `window` bytes, or what its own way carries. */
+static __always_inline __u32 lan_bound(const struct line *l, struct flow *f, __u32 window)
+{
+	struct lan *n = &f->lan;
+	__u32 bound = n->window;
+
+	f->grant.flags &= ~GRANT_LAN_BOUND;
+	if (!bound || !l->lan)
+		return window;
+	if (bound / 2 > window) {
+		/* The line is what holds it now. */
+		n->window = 0;
+		return window;
+	}
+	if (bound >= window)
+		return window;
+	f->grant.flags |= GRANT_LAN_BOUND;
+	if (n->looking) {
+		__u32 least = 2 * f->grant.segment;
+
+		bound -= bound / 4;
+		bound = bound < least ? least : bound;
+	}
+	return bound;
+}

@@ -25,11 +25,16 @@
 /* What may stand behind us beside two packets, and all of it at most, us. */
 #define LAN_TARGET 2000
 #define LAN_TARGET_MAX 10000
-/* After this long the least round trip is looked for anew, ns, with windows a quarter smaller for so many
- * looks, so that it can be seen.
+/* The way's base is looked for anew this long after a bound was found, and from then on this often, ns,
+ * with windows a quarter smaller for so many looks.
  */
+#define LAN_BASE_FIRST (SECOND / 2)
 #define LAN_BASE_AGE (10 * SECOND)
-#define LAN_BASE_LOOKS 3
+#define LAN_BASE_LOOKS 4
+/* A least round trip below the base moves it by a part of this. */
+#define LAN_BASE_PART 32
+/* TCP's windows are not larger (RFC 7323, 2.3), bytes. */
+#define TCP_WINDOW_MOST (1U << 30)
 
 /* How long the queue is to be of a flow that has `rate` bytes per second, us. */
 static __always_inline __u32 lan_target(const struct grant *g, __u32 rate)
@@ -40,25 +45,31 @@ static __always_inline __u32 lan_target(const struct grant *g, __u32 rate)
 	return target < LAN_TARGET_MAX ? target : LAN_TARGET_MAX;
 }
 
-/* What the way takes without a queue; whether the window is to stay as it is for that. */
+/* What the way takes without a queue: what the least round trip of a look is then on average, so that
+ * scatter is in both. Whether the window is to stay as it is for that.
+ */
 static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 now)
 {
-	if (!n->base) {
+	if (!n->base)
 		n->base = first;
-		n->base_next = n->least;
-		n->base_since = now;
+	if (!n->window) {
+		n->base_since = now - LAN_BASE_AGE + LAN_BASE_FIRST;
+		n->base_next = 0;
+		n->looking = 0;
 	}
-	if (n->least < n->base)
-		n->base = n->least;
-	if (n->least < n->base_next)
-		n->base_next = n->least;
 	if (n->looking) {
+		/* The first one has seen the window that was before. */
+		if (n->looking < LAN_BASE_LOOKS)
+			n->base_next += n->least;
 		if (--n->looking)
 			return 1;
-		n->base = n->base_next;
-		n->base_next = ~0U;
+		n->base = n->base_next / (LAN_BASE_LOOKS - 1);
+		n->base_next = 0;
 		n->base_since = now;
-	} else if (now - n->base_since > LAN_BASE_AGE) {
+	} else if (n->least < n->base) {
+		n->base -= (n->base - n->least) / LAN_BASE_PART;
+	}
+	if (n->window && now - n->base_since > LAN_BASE_AGE) {
 		n->looking = LAN_BASE_LOOKS;
 		return 1;
 	}
@@ -101,7 +112,7 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	if (took > SECOND || acked > (1 << 30))
 		return 0;
 	n->rate = acked * SECOND / (took + 1);
-	n->queue = n->least - n->base;
+	n->queue = saturating_sub(n->least, n->base);
 	if (stays)
 		return 0;
 	__u32 target = lan_target(g, n->rate), queue = n->queue;
@@ -144,11 +155,11 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	n->acked = f->grant.last_ack;
 }
 
-/* No more than this on a flow's way: `window` bytes, or what its own way carries. */
-static __always_inline __u32 lan_bound(const struct line *l, struct flow *f, __u32 window)
+/* No more than this on a flow's way: `wanted` bytes, or what its own way carries. */
+static __always_inline __u32 lan_bound(const struct line *l, struct flow *f, __u64 wanted)
 {
 	struct lan *n = &f->lan;
-	__u32 bound = n->window;
+	__u32 window = wanted < TCP_WINDOW_MOST ? wanted : TCP_WINDOW_MOST, bound = n->window;
 
 	f->grant.flags &= ~GRANT_LAN_BOUND;
 	if (!bound || !l->lan)

@@ -193,11 +193,11 @@ struct grant {
 /* A flow's way on our side, from us to its host and back. */
 struct lan {
 	__u64 begun;      /* the current look at it, ns */
-	__u64 base_since; /* since when base_next is looked for, ns */
+	__u64 base_since; /* when base was looked for last, ns */
 	__u32 acked;      /* what was acknowledged when the look began: a TCP sequence number */
 	__u32 least;      /* least round trip since then, us */
-	__u32 base;       /* least of the latest 10 to 20 s, us; 0: none yet */
-	__u32 base_next;  /* the same of what will be the latest */
+	__u32 base;       /* the same without a queue, us; 0: not known yet */
+	__u32 base_next;  /* sum of those of looks for it */
 	__u32 rtt_count;  /* of the round trips that were looked at */
 	__u32 window;     /* what it may have on its way because of that, bytes; 0: it is not bounded */
 	__u32 rate;       /* acknowledged at the latest look, bytes of payload per second */

@@ -311,9 +311,14 @@ impl Live {
         self.leased = now;
         let known = self.plan.line.down != Line::OPEN;
         if let Some(maps) = &mut self.maps {
-            let mut line = programs::line(&self.plan, self.request.lan).filter(|_| known);
+            let lan = self.request.lan;
+            // A line that is not known bounds nothing; what is behind us may.
+            let mut line = programs::line(&self.plan, lan).filter(|_| known || lan);
             if let Some(line) = &mut line {
                 line.lease = now + LEASE;
+                if !known {
+                    line.surcharge = 0;
+                }
             }
             maps.set_line(line)?;
         }

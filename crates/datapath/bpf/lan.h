@@ -22,11 +22,13 @@
 /* So many round trips at least, and so long, make one look; us. */
 #define LAN_SAMPLES 3
 #define LAN_INTERVAL 20000
-/* What may stand behind us beside two packets, and all of it at most, us. */
+/* What may stand behind us beside two packets and half the scatter, and all of it at most, us. */
 #define LAN_TARGET 2000
 #define LAN_TARGET_MAX 10000
+/* Where nothing stands the bound rises as if so much more were to, us. */
+#define LAN_PROBE 4000
 /* The way's base is looked for anew this long after a bound was found, and from then on this often, ns,
- * with windows a quarter smaller for so many looks.
+ * with windows that let nothing stand for so many looks.
  */
 #define LAN_BASE_FIRST (SECOND / 2)
 #define LAN_BASE_AGE (10 * SECOND)
@@ -36,11 +38,11 @@
 /* TCP's windows are not larger (RFC 7323, 2.3), bytes. */
 #define TCP_WINDOW_MOST (1U << 30)
 
-/* How long the queue is to be of a flow that has `rate` bytes per second, us. */
-static __always_inline __u32 lan_target(const struct grant *g, __u32 rate)
+/* How long the queue is to be of a flow, us: with scatter, what is least comes seldom. */
+static __always_inline __u32 lan_target(const struct lan *n, const struct grant *g)
 {
 	__u32 segment = g->segment ? g->segment : 1;
-	__u64 target = LAN_TARGET + 2000000ULL * segment / (rate + 1);
+	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 2;
 
 	return target < LAN_TARGET_MAX ? target : LAN_TARGET_MAX;
 }
@@ -77,13 +79,15 @@ static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 no
 }
 
 /* The bound after a look at which `queue` us stood. */
-static __always_inline __u32 next_lan_window(struct lan *n, const struct grant *g, __u32 base,
+static __always_inline __u32 next_lan_window(const struct lan *n, const struct grant *g, __u32 base,
 					     __u32 target, __u32 queue)
 {
 	__u64 w = n->window, held = (__u64)n->rate * (base + queue) / 1000000;
-	__u64 next = w * (base + target) / (base + queue);
+	/* Nothing stands: it may carry a good deal more. */
+	__u32 more = queue < target / 2 ? LAN_PROBE : 0;
+	__u64 next = w * (base + target + more) / (base + queue);
 
-	if (queue < target / 2 && next < w + w / 8)
+	if (more && next < w + w / 8)
 		next = w + w / 8;
 	if (next > w) {
 		/* Who does not use it shows nothing. */
@@ -113,9 +117,12 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 		return 0;
 	n->rate = acked * SECOND / (took + 1);
 	n->queue = saturating_sub(n->least, n->base);
-	if (stays)
+	if (stays) {
+		n->dip = n->window - n->window / 16;
+		n->dip = (__u64)n->dip * base / (base + lan_target(n, g));
 		return 0;
-	__u32 target = lan_target(g, n->rate), queue = n->queue;
+	}
+	__u32 target = lan_target(n, g), queue = n->queue;
 
 	if (n->window) {
 		n->window = next_lan_window(n, g, base, target, queue);
@@ -139,7 +146,8 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	n->rtt_count = in->rtt_count;
 	if (!n->samples || in->rtt < n->least)
 		n->least = in->rtt;
-	if (++n->samples < LAN_SAMPLES)
+	n->scatter = (n->scatter * 15ULL + (in->rtt - n->least)) / 16;
+	if (++n->samples < (n->window ? LAN_SAMPLES : 2))
 		return;
 	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
 
@@ -175,8 +183,7 @@ static __always_inline __u32 lan_bound(const struct line *l, struct flow *f, __u
 	if (n->looking) {
 		__u32 least = 2 * f->grant.segment;
 
-		bound -= bound / 4;
-		bound = bound < least ? least : bound;
+		bound = n->dip < least ? least : n->dip;
 	}
 	return bound;
 }

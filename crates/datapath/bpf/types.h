@@ -202,8 +202,10 @@ struct lan {
 	__u32 window;     /* what it may have on its way because of that, bytes; 0: it is not bounded */
 	__u32 rate;       /* acknowledged at the latest look, bytes of payload per second */
 	__u32 queue;      /* what stood there then, us */
+	__u32 scatter;    /* round trips beyond the least of their look, smoothed, us */
+	__u32 dip;        /* the smaller window while the base is looked for, bytes */
 	__u8 samples;     /* of the current look */
-	__u8 looking;     /* for base: so many more looks with a smaller window */
+	__u8 looking;     /* for base: so many more looks with the smaller window */
 	__u16 pad;
 	__u32 pad2;
 };

@@ -22,17 +22,16 @@
 /* So many round trips at least, and so long, make one look; us. */
 #define LAN_SAMPLES 3
 #define LAN_INTERVAL 20000
-/* What may stand behind us beside two packets and half the scatter, and all of it at most, us. */
+/* What may stand behind us beside two packets and a part of the scatter, and all of it at most, us. */
 #define LAN_TARGET 2000
 #define LAN_TARGET_MAX 10000
 /* Where nothing stands the bound rises as if so much more were to, us. */
 #define LAN_PROBE 4000
-/* The way's base is looked for anew this long after a bound was found, and from then on this often, ns,
- * with windows that let nothing stand for so many looks.
+/* The way's base is looked for when a bound was found, and anew this often, ns, with windows that let
+ * nothing stand for so many looks.
  */
-#define LAN_BASE_FIRST (SECOND / 2)
 #define LAN_BASE_AGE (10 * SECOND)
-#define LAN_BASE_LOOKS 4
+#define LAN_BASE_LOOKS 3
 /* A least round trip below the base moves it by a part of this. */
 #define LAN_BASE_PART 32
 /* TCP's windows are not larger (RFC 7323, 2.3), bytes. */
@@ -42,7 +41,7 @@
 static __always_inline __u32 lan_target(const struct lan *n, const struct grant *g)
 {
 	__u32 segment = g->segment ? g->segment : 1;
-	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 2;
+	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 4;
 
 	return target < LAN_TARGET_MAX ? target : LAN_TARGET_MAX;
 }
@@ -55,7 +54,7 @@ static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 no
 	if (!n->base)
 		n->base = first;
 	if (!n->window) {
-		n->base_since = now - LAN_BASE_AGE + LAN_BASE_FIRST;
+		n->base_since = now - LAN_BASE_AGE;
 		n->base_next = 0;
 		n->looking = 0;
 	}
@@ -118,8 +117,8 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	n->rate = acked * SECOND / (took + 1);
 	n->queue = saturating_sub(n->least, n->base);
 	if (stays) {
-		n->dip = n->window - n->window / 16;
-		n->dip = (__u64)n->dip * base / (base + lan_target(n, g));
+		if (n->looking == LAN_BASE_LOOKS)
+			n->dip = (__u64)n->rate * base / 1000000;
 		return 0;
 	}
 	__u32 target = lan_target(n, g), queue = n->queue;
@@ -144,14 +143,18 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	if (in->rtt_count == n->rtt_count || !in->heavy || !l->lan)
 		return;
 	n->rtt_count = in->rtt_count;
+	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
+
+	/* What comes before a round trip is over was sent under the bound that was before. */
+	if (n->window && took < whole)
+		return;
 	if (!n->samples || in->rtt < n->least)
 		n->least = in->rtt;
 	n->scatter = (n->scatter * 15ULL + (in->rtt - n->least)) / 16;
 	if (++n->samples < (n->window ? LAN_SAMPLES : 2))
 		return;
-	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
-
-	if (whole < LAN_INTERVAL * 1000ULL || !n->window)
+	whole = n->window ? whole * 3 / 2 : 0;
+	if (whole < LAN_INTERVAL * 1000ULL)
 		whole = LAN_INTERVAL * 1000ULL;
 	if (took < whole) {
 		n->samples = LAN_SAMPLES;

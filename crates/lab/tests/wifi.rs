@@ -50,7 +50,28 @@ fn explore() {
         let (e, load) = (words.next().unwrap(), words.next().unwrap());
         let e = experiment(e);
         for condition in words {
+            let stop = std::sync::Arc::new(AtomicBool::new(false));
+            let ended = stop.clone();
+            let thread = std::thread::spawn(move || {
+                let mut said: Vec<String> = Vec::new();
+                while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::thread::sleep(std::time::Duration::from_millis(40));
+                    for id in 1..60 {
+                        let Ok(maps) = evenkeel_datapath::Maps::of_program(id) else { continue };
+                        for (key, f) in maps.flows().unwrap_or_default() {
+                            if key.proto == 6 && f.direction.down.heavy {
+                                said.push(format!("{:?} lan {:?} q {:?} r {} w {:?} grant {:?} s {} r {} rtt {:?} far {:?}", evenkeel_sys::clock::monotonic(), f.lan.base, f.lan.queue, f.lan.rate, f.lan.window, f.grant.window, f.grant.share, f.grant.reached, f.direction.down.rtt, f.direction.up.rtt));
+                            }
+                        }
+                        break;
+                    }
+                }
+                said
+            });
             let run = run(&e, load, condition);
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            let said = thread.join().unwrap();
+            for line in said { println!("DBG {line}"); }
             let secs: Vec<String> = run.series.udp.chunks(25).map(|c| {
                 let v: Vec<f64> = c.iter().filter_map(|s| s.1).map(|v| v - run.base_ms).collect();
                 format!("{:.0}", v.iter().sum::<f64>() / v.len().max(1) as f64)

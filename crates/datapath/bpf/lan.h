@@ -26,12 +26,14 @@
 #define LAN_TARGET 2000
 #define LAN_TARGET_MAX 10000
 /* Where nothing stands the bound rises as if so much more were to, us. */
-#define LAN_PROBE 4000
+#define LAN_PROBE 6000
 /* The way's base is looked for when a bound was found, and anew this often, ns, with windows that let
  * nothing stand for so many looks.
  */
 #define LAN_BASE_AGE (10 * SECOND)
 #define LAN_BASE_LOOKS 3
+/* It rises by half of itself and so much at a time, us. */
+#define LAN_BASE_STEP 2000
 /* A least round trip below the base moves it by a part of this. */
 #define LAN_BASE_PART 32
 /* TCP's windows are not larger (RFC 7323, 2.3), bytes. */
@@ -41,7 +43,7 @@
 static __always_inline __u32 lan_target(const struct lan *n, const struct grant *g)
 {
 	__u32 segment = g->segment ? g->segment : 1;
-	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 4;
+	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 3;
 
 	return target < LAN_TARGET_MAX ? target : LAN_TARGET_MAX;
 }
@@ -64,7 +66,11 @@ static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 no
 			n->base_next += n->least;
 		if (--n->looking)
 			return 1;
-		n->base = n->base_next / (LAN_BASE_LOOKS - 1);
+		__u32 found = n->base_next / (LAN_BASE_LOOKS - 1);
+		__u32 most = n->base + n->base / 2 + LAN_BASE_STEP;
+
+		/* It may have become slower meanwhile, so that much stood in spite of it. */
+		n->base = found < most ? found : most;
 		n->base_next = 0;
 		n->base_since = now;
 	} else if (n->least < n->base) {
@@ -82,11 +88,11 @@ static __always_inline __u32 next_lan_window(const struct lan *n, const struct g
 					     __u32 target, __u32 queue)
 {
 	__u64 w = n->window, held = (__u64)n->rate * (base + queue) / 1000000;
-	/* Nothing stands: it may carry a good deal more. */
-	__u32 more = queue < target / 2 ? LAN_PROBE : 0;
+	/* The less stands, the more it may carry beyond what is seen. */
+	__u32 more = queue < target ? LAN_PROBE * (target - queue) / target : 0;
 	__u64 next = w * (base + target + more) / (base + queue);
 
-	if (more && next < w + w / 8)
+	if (queue < target / 2 && next < w + w / 8)
 		next = w + w / 8;
 	if (next > w) {
 		/* Who does not use it shows nothing. */
@@ -109,7 +115,7 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	struct lan *n = &f->lan;
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f);
-	int stays = observe_lan_base(n, f->dir[DOWN].rtt_min, now);
+	int looked = n->looking, stays = observe_lan_base(n, f->dir[DOWN].rtt_min, now);
 	__u32 acked = g->last_ack - n->acked;
 
 	if (took > SECOND || acked > (1 << 30))
@@ -123,7 +129,12 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	}
 	__u32 target = lan_target(n, g), queue = n->queue;
 
-	if (n->window) {
+	if (looked) {
+		/* What was granted before is no measure any more. */
+		__u64 w = (__u64)n->dip * (base + target + LAN_PROBE) / base;
+
+		n->window = w < n->window ? w : n->window;
+	} else if (n->window) {
 		n->window = next_lan_window(n, g, base, target, queue);
 	} else if (queue > 2 * target && g->rate < g->share - g->share / 8) {
 		/* It has carried what it can: something waited. */

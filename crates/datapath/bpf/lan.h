@@ -21,17 +21,18 @@
 
 /* So many round trips at least, and so long, make one look; us. */
 #define LAN_SAMPLES 3
+#define LAN_SAMPLES_MOST 200
 #define LAN_INTERVAL 20000
 /* What may stand behind us beside two packets and a part of the scatter, and all of it at most, us. */
-#define LAN_TARGET 2000
+#define LAN_TARGET 1500
 #define LAN_TARGET_MAX 10000
 /* Where nothing stands the bound rises as if so much more were to, us. */
-#define LAN_PROBE 6000
+#define LAN_PROBE 4000
 /* The way's base is looked for when a bound was found, and anew this often, ns, with windows that let
  * nothing stand for so many looks.
  */
 #define LAN_BASE_AGE (10 * SECOND)
-#define LAN_BASE_LOOKS 3
+#define LAN_BASE_LOOKS 5
 /* It rises by half of itself and so much at a time, us. */
 #define LAN_BASE_STEP 2000
 /* A least round trip below the base moves it by a part of this. */
@@ -43,15 +44,14 @@
 static __always_inline __u32 lan_target(const struct lan *n, const struct grant *g)
 {
 	__u32 segment = g->segment ? g->segment : 1;
-	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 3;
+	__u64 target = LAN_TARGET + 2000000ULL * segment / (n->rate + 1) + n->scatter / 4;
 
 	return target < LAN_TARGET_MAX ? target : LAN_TARGET_MAX;
 }
 
-/* What the way takes without a queue: what the least round trip of a look is then on average, so that
- * scatter is in both. Whether the window is to stay as it is for that.
+/* What the way takes without a queue: what round trips usually take then, so that scatter is in both. Whether the window is to stay as it is for that.
  */
-static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 now)
+static __always_inline int observe_lan_base(struct lan *n, __u32 usual, __u32 first, __u64 now)
 {
 	if (!n->base)
 		n->base = first;
@@ -63,7 +63,7 @@ static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 no
 	if (n->looking) {
 		/* The first one has seen the window that was before. */
 		if (n->looking < LAN_BASE_LOOKS)
-			n->base_next += n->least;
+			n->base_next += usual;
 		if (--n->looking)
 			return 1;
 		__u32 found = n->base_next / (LAN_BASE_LOOKS - 1);
@@ -73,8 +73,8 @@ static __always_inline int observe_lan_base(struct lan *n, __u32 first, __u64 no
 		n->base = found < most ? found : most;
 		n->base_next = 0;
 		n->base_since = now;
-	} else if (n->least < n->base) {
-		n->base -= (n->base - n->least) / LAN_BASE_PART;
+	} else if (usual < n->base) {
+		n->base -= (n->base - usual) / LAN_BASE_PART;
 	}
 	if (n->window && now - n->base_since > LAN_BASE_AGE) {
 		n->looking = LAN_BASE_LOOKS;
@@ -115,13 +115,16 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	struct lan *n = &f->lan;
 	struct grant *g = &f->grant;
 	__u32 base = base_rtt(f);
-	int looked = n->looking, stays = observe_lan_base(n, f->dir[DOWN].rtt_min, now);
+	/* Without the longest, which may have met a scan or a host that slept. */
+	__u32 count = n->samples > LAN_SAMPLES ? n->samples : LAN_SAMPLES;
+	__u32 usual = (n->sum - n->least - n->most) / (count - 2);
+	int looked = n->looking, stays = observe_lan_base(n, usual, f->dir[DOWN].rtt_min, now);
 	__u32 acked = g->last_ack - n->acked;
 
 	if (took > SECOND || acked > (1 << 30))
 		return 0;
 	n->rate = acked * SECOND / (took + 1);
-	n->queue = saturating_sub(n->least, n->base);
+	n->queue = saturating_sub(n->window ? usual : n->least, n->base);
 	if (stays) {
 		if (n->looking == LAN_BASE_LOOKS)
 			n->dip = (__u64)n->rate * base / 1000000;
@@ -159,18 +162,24 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	/* What comes before a round trip is over was sent under the bound that was before. */
 	if (n->window && took < whole)
 		return;
-	if (!n->samples || in->rtt < n->least)
+	if (!n->samples) {
 		n->least = in->rtt;
+		n->most = 0;
+		n->sum = 0;
+	}
+	if (in->rtt < n->least)
+		n->least = in->rtt;
+	if (in->rtt > n->most)
+		n->most = in->rtt;
+	n->sum += in->rtt;
 	n->scatter = (n->scatter * 15ULL + (in->rtt - n->least)) / 16;
-	if (++n->samples < (n->window ? LAN_SAMPLES : 2))
+	if (++n->samples < LAN_SAMPLES)
 		return;
 	whole = n->window ? whole * 3 / 2 : 0;
 	if (whole < LAN_INTERVAL * 1000ULL)
 		whole = LAN_INTERVAL * 1000ULL;
-	if (took < whole) {
-		n->samples = LAN_SAMPLES;
+	if (took < whole && n->samples < LAN_SAMPLES_MOST)
 		return;
-	}
 	end_lan_look(f, took, now);
 	n->samples = 0;
 	n->begun = now;

@@ -196,7 +196,9 @@ struct lan {
 	__u64 base_since; /* when base was looked for last, ns */
 	__u32 acked;      /* what was acknowledged when the look began: a TCP sequence number */
 	__u32 least;      /* least round trip since then, us */
-	__u32 base;       /* the same without a queue, us; 0: not known yet */
+	__u32 most;       /* and the longest */
+	__u32 sum;        /* of all of them */
+	__u32 base;       /* a usual one without a queue, us; 0: not known yet */
 	__u32 base_next;  /* sum of those of looks for it */
 	__u32 rtt_count;  /* of the round trips that were looked at */
 	__u32 window;     /* what it may have on its way because of that, bytes; 0: it is not bounded */

@@ -37,6 +37,7 @@ struct Form {
     #[serde(default)]
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
+    lan: Option<bool>,
     #[serde(default)]
     keep: bool,
     http: Option<Spanned<String>>,
@@ -69,6 +70,7 @@ struct LineForm {
     #[serde(default)]
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
+    lan: Option<bool>,
 }
 
 /// What is said of a line.
@@ -83,6 +85,8 @@ pub(crate) struct LineConfig {
     pub(crate) targets: Vec<Host>,
     /// How much its probes may take in a month.
     pub(crate) budget: Option<Budget>,
+    /// Whether queues behind the gateway are held short.
+    pub(crate) lan: Option<bool>,
 }
 
 /// Who may read pages.
@@ -160,6 +164,7 @@ impl Config {
             max: all.rates("max", form.max.as_ref())?,
             targets: all.list("target", &form.targets)?,
             budget: all.one("probe_budget", form.probe_budget.as_ref())?,
+            lan: form.lan,
         };
         let mut devices = match form.device {
             None => Vec::new(),
@@ -222,6 +227,7 @@ impl Text<'_> {
             budget: self
                 .one("probe_budget", own.probe_budget.as_ref())?
                 .or(usual.budget),
+            lan: own.lan.or(usual.lan),
             targets: if targets.is_empty() {
                 usual.targets.clone()
             } else {

@@ -10,10 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use evenkeel_core::Line;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection, rounded};
 use evenkeel_datapath::values::{Flow, Grant, Key, Reason};
+use evenkeel_kernel::lan::Place;
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
@@ -92,6 +94,11 @@ struct Row {
     reached_kbit: Option<u64>,
     /// Why that much, or why its window is left alone.
     window_why: String,
+    /// Where it waits, if a queue stands: on the LAN, on the line, or beyond; and how long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Place>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue_ms: Option<f64>,
     /// Number of the control group, if it is this host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
@@ -240,6 +247,7 @@ fn rows(
             let PerDirection { up, down } = flow.direction;
             let (window, window_why) = window(key.proto, flow, clock < now.lease);
             let granted = window.map(|_| flow.grant);
+            let queue = evenkeel_kernel::lan::queue(flow);
             Row {
                 proto: proto(key.proto),
                 local: end(key.local, key.local_port),
@@ -272,6 +280,8 @@ fn rows(
                 share_kbit: granted.map(|g| g.share.bps() / 1000),
                 reached_kbit: granted.map(|g| g.reached.bps() / 1000),
                 window_why,
+                queue: queue.map(|q| q.place),
+                queue_ms: queue.map(|q| q.delay.as_secs_f64() * 1000.0),
                 cgroup: (flow.cgroup > 1).then(|| {
                     groups
                         .get(&flow.cgroup)
@@ -308,6 +318,11 @@ fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
         _ if flow.mptcp => "left alone: multipath TCP",
         _ if !flow.from_start => "left alone: seen from its middle",
         None => "nothing granted yet",
+        Some(_) if flow.lan.window.is_some() => {
+            let carries = rounded::rate(flow.lan.rate);
+            return (window, format!("its way on the LAN carries {carries}"));
+        }
+        Some(_) if share.bps() >= Line::OPEN.bps() / 2 => "left alone: the line is not known yet",
         // On short ways it is not always seen that a window was used up.
         Some(_) if bound || reached.bps() >= share.bps() / 8 * 7 => {
             return (window, format!("share of {}", rounded::rate(share)));
@@ -352,6 +367,7 @@ fn table(device: &str, rows: &[Row]) -> String {
         figures("RTT ms"),
         figures("least"),
         figures("window"),
+        words("queue"),
         words("tier"),
         words("why"),
     ]);
@@ -367,6 +383,7 @@ fn table(device: &str, rows: &[Row]) -> String {
             ms(r.rtt_min_ms),
             r.window_bytes
                 .map_or("–".to_owned(), |b| rounded::bytes(b.into())),
+            r.queue.map_or("–", Place::words).to_owned(),
             r.tier.to_string(),
             format!(
                 "{}{}{}",
@@ -409,7 +426,7 @@ fn group_names() -> HashMap<u64, String> {
 #[cfg(test)]
 mod tests {
     use evenkeel_core::Rate;
-    use evenkeel_datapath::values::DirectionState;
+    use evenkeel_datapath::values::{DirectionState, Lan};
 
     use super::*;
 
@@ -426,6 +443,7 @@ mod tests {
                 down: direction(down),
             },
             grant: Grant::default(),
+            lan: Lan::default(),
             first: Duration::ZERO,
             cgroup: 0,
             mark: 0,
@@ -504,7 +522,7 @@ mod tests {
         let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
         assert_eq!(rows[0].window_why, why);
         let text = table("wan", &rows);
-        assert!(text.contains(&format!(" {window}  video")), "{text}");
+        assert!(text.contains(&format!(" {window}  –  video")), "{text}");
         let json = serde_json::to_value(&rows).unwrap();
         let numbers = ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
         let reached = flow.grant.reached.bps() / 1000;

@@ -7,6 +7,7 @@
 
 mod bypass;
 mod error;
+pub mod lan;
 mod lease;
 mod live;
 mod own_queue;

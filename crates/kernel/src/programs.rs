@@ -77,12 +77,7 @@ pub(crate) fn load(plan: &Plan, rules: &[Rule], lan: bool) -> Result<Programs, E
 }
 
 /// Tells programs what `plan` wants of them, also while they run.
-pub(crate) fn tell(
-    maps: &mut Maps,
-    plan: &Plan,
-    rules: &[Rule],
-    lan: bool,
-) -> Result<(), Error> {
+pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &[Rule], lan: bool) -> Result<(), Error> {
     maps.set_directions(directions(plan))?;
     maps.set_policer(plan.policer.as_ref())?;
     maps.set_rules(rules)?;

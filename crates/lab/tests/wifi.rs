@@ -30,11 +30,20 @@ fn run(e: &Experiment, load: &str, condition: &str) -> Run {
     let run = run_cell(e, cell, &mut shapers, &mut |_, _| {}, &never);
     let run = run.unwrap_or_else(|e| panic!("{load}, {condition}: {e}"));
     let (i, flows) = (&run.increase_ms, &run.flows_kbit);
-    let flows: Vec<_> = flows.iter().map(|f| format!("{} {:.0}", f.0, f.1)).collect();
+    let flows: Vec<_> = flows
+        .iter()
+        .map(|f| format!("{} {:.0}", f.0, f.1))
+        .collect();
     let calls: Vec<_> = run.calls.iter().map(|c| format!("{c:?}")).collect();
     eprintln!(
         "| {} {load} | {condition} | +{:.1} avg | {:.1} p99 | {:.0} kbit/s | {} | {} | {} |",
-        e.name, i.avg, i.p99, run.down_kbit, flows.join(", "), calls.join(" "), run.instrument.void
+        e.name,
+        i.avg,
+        i.p99,
+        run.down_kbit,
+        flows.join(", "),
+        calls.join(" "),
+        run.instrument.void
     );
     run
 }
@@ -57,7 +66,9 @@ fn explore() {
                 while !ended.load(std::sync::atomic::Ordering::Relaxed) {
                     std::thread::sleep(std::time::Duration::from_millis(40));
                     for id in 1..60 {
-                        let Ok(maps) = evenkeel_datapath::Maps::of_program(id) else { continue };
+                        let Ok(maps) = evenkeel_datapath::Maps::of_program(id) else {
+                            continue;
+                        };
                         for (key, f) in maps.flows().unwrap_or_default() {
                             if key.proto == 6 && f.direction.down.heavy {
                                 said.push(format!("{:?} lan {:?} q {:?} r {} w {:?} grant {:?} s {} r {} rtt {:?} far {:?}", evenkeel_sys::clock::monotonic(), f.lan.base, f.lan.queue, f.lan.rate, f.lan.window, f.grant.window, f.grant.share, f.grant.reached, f.direction.down.rtt, f.direction.up.rtt));
@@ -71,13 +82,29 @@ fn explore() {
             let run = run(&e, load, condition);
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             let said = thread.join().unwrap();
-            for line in said { println!("DBG {line}"); }
-            let secs: Vec<String> = run.series.udp.chunks(25).map(|c| {
-                let v: Vec<f64> = c.iter().filter_map(|s| s.1).map(|v| v - run.base_ms).collect();
-                format!("{:.0}", v.iter().sum::<f64>() / v.len().max(1) as f64)
-            }).collect();
+            for line in said {
+                println!("DBG {line}");
+            }
+            let secs: Vec<String> = run
+                .series
+                .udp
+                .chunks(25)
+                .map(|c| {
+                    let v: Vec<f64> = c
+                        .iter()
+                        .filter_map(|s| s.1)
+                        .map(|v| v - run.base_ms)
+                        .collect();
+                    format!("{:.0}", v.iter().sum::<f64>() / v.len().max(1) as f64)
+                })
+                .collect();
             eprintln!("  each 0.5 s: {}", secs.join(" "));
-            let down: Vec<String> = run.series.down_kbit.iter().map(|v| format!("{:.0}", v.1/1000.0)).collect();
+            let down: Vec<String> = run
+                .series
+                .down_kbit
+                .iter()
+                .map(|v| format!("{:.0}", v.1 / 1000.0))
+                .collect();
             eprintln!("  Mbit/s: {}", down.join(" "));
         }
     }

@@ -173,8 +173,7 @@ impl RadioSpec {
         let wander: Vec<_> = wander.into_iter().map(|(t, more)| (t, more / 2)).collect();
         [(down, seed), (up, !seed)].map(|(steps, seed)| PipeConfig {
             // Empty without a swing; else checked when the file was read.
-            rate: RateTrace::steps(steps, None)
-                .unwrap_or_else(|_| RateTrace::constant(self.rate)),
+            rate: RateTrace::steps(steps, None).unwrap_or_else(|_| RateTrace::constant(self.rate)),
             framing: Framing::default(),
             buffer: self.buffer,
             bucket: None,

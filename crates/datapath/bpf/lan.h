@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "lan_host.h"
 #include "packet.h"
 #include "share.h"
 
@@ -154,9 +155,12 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	struct lan *n = &f->lan;
 	const struct direction_state *in = &f->dir[DOWN];
 
-	if (in->rtt_count == n->rtt_count || !in->heavy || !l->lan)
+	if (in->rtt_count == n->rtt_count || !l->lan)
 		return;
 	n->rtt_count = in->rtt_count;
+	note_lan_host(f->grant.host, in->rtt, now);
+	if (!in->heavy)
+		return;
 	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
 
 	/* What comes before a round trip is over was sent under the bound that was before. */

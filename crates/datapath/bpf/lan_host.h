@@ -21,9 +21,8 @@
 #define LAN_HOST_STALE SECOND
 /* The least round trip of a host is looked for anew after so long, ns. */
 #define LAN_HOST_AGE (60 * SECOND)
-/* A queue of so much is one, and none is below this, us. */
+/* A queue of so much is one, us. */
 #define LAN_HOST_QUEUE 12000
-#define LAN_HOST_EMPTY 5000
 /* So long a queue is given to drain, ns. */
 #define LAN_HOST_DRAIN (SECOND / 2)
 /* What may come at once, ns. */
@@ -41,7 +40,7 @@ struct lan_host {
 	__u32 least;      /* of the current look, us; 0: none yet */
 	__u32 bytes;      /* that arrived in it of flows without windows */
 	__u32 limit;      /* of these flows together, bytes per second; 0: none */
-	__u32 pad;
+	__u32 queue;      /* at the latest look that had a round trip, us */
 };
 
 struct {
@@ -77,8 +76,10 @@ static __always_inline void note_lan_host(__u32 host, __u32 rtt, __u64 now)
 static __always_inline void end_lan_host_look(struct lan_host *w, __u64 took, __u64 now)
 {
 	__u64 rate = w->bytes * SECOND / took;
-	__u32 queue = saturating_sub(w->least, w->base);
 
+	/* Without a round trip what was seen last is believed. */
+	if (w->least)
+		w->queue = saturating_sub(w->least, w->base);
 	w->bytes = 0;
 	w->begun = now;
 	if (took > LAN_HOST_STALE || now - w->seen_at > LAN_HOST_STALE) {
@@ -86,20 +87,18 @@ static __always_inline void end_lan_host_look(struct lan_host *w, __u64 took, __
 		w->limit = took > LAN_HOST_STALE ? 0 : w->limit + w->limit / 16;
 		return;
 	}
-	if (!w->least)
-		return;
-	w->least = 0;
-	if (queue > LAN_HOST_QUEUE) {
+	if (w->queue > LAN_HOST_QUEUE) {
 		/* What came was carried, but for what is to drain now. */
-		if (now - w->cut_at > LAN_HOST_DRAIN) {
-			w->limit = rate - rate / 4 + 1;
+		if (w->least && now - w->cut_at > LAN_HOST_DRAIN) {
+			w->limit = rate - rate / 8 + 1;
 			w->cut_at = now;
 		}
-	} else if (queue < LAN_HOST_EMPTY && w->limit) {
+	} else if (w->limit) {
 		w->limit += w->limit / 16;
 		if (w->limit > 2 * rate)
 			w->limit = 0;
 	}
+	w->least = 0;
 }
 
 /* A packet of `bytes` arrives of a heavy flow without windows; 1 if it is to be dropped. */

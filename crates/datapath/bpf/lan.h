@@ -27,6 +27,8 @@
 /* What may stand behind us beside two packets and a part of the scatter, and all of it at most, us. */
 #define LAN_TARGET 1500
 #define LAN_TARGET_MAX 10000
+/* Who waits so much longer, beside the scatter, waits too long; us. */
+#define LAN_LATE 8000
 /* Where nothing stands the bound rises as if so much more were to, us. */
 #define LAN_PROBE 4000
 /* The way's base is looked for when a bound was found, and anew this often, ns, with windows that let
@@ -52,7 +54,8 @@ static __always_inline __u32 lan_target(const struct lan *n, const struct grant 
 
 /* What the way takes without a queue: what round trips usually take then, so that scatter is in both. Whether the window is to stay as it is for that.
  */
-static __always_inline int observe_lan_base(struct lan *n, __u32 usual, __u32 first, __u64 now)
+static __always_inline int observe_lan_base(struct lan *n, __u32 usual, __u32 first, int bound,
+					    __u64 now)
 {
 	if (!n->base)
 		n->base = first;
@@ -77,7 +80,8 @@ static __always_inline int observe_lan_base(struct lan *n, __u32 usual, __u32 fi
 	} else if (usual < n->base) {
 		n->base -= (n->base - usual) / LAN_BASE_PART;
 	}
-	if (n->window && now - n->base_since > LAN_BASE_AGE) {
+	/* Who does not use the window has nothing standing for it. */
+	if (n->window && bound && now - n->base_since > LAN_BASE_AGE) {
 		n->looking = LAN_BASE_LOOKS;
 		return 1;
 	}
@@ -119,7 +123,8 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	/* Without the longest, which may have met a scan or a host that slept. */
 	__u32 count = n->samples > LAN_SAMPLES ? n->samples : LAN_SAMPLES;
 	__u32 usual = (n->sum - n->least - n->most) / (count - 2);
-	int looked = n->looking, stays = observe_lan_base(n, usual, f->dir[DOWN].rtt_min, now);
+	int looked = n->looking, bound = g->flags & GRANT_LAN_BOUND;
+	int stays = observe_lan_base(n, usual, f->dir[DOWN].rtt_min, bound, now);
 	__u32 acked = g->last_ack - n->acked;
 
 	if (took > SECOND || acked > (1 << 30))
@@ -127,11 +132,12 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 	n->rate = acked * SECOND / (took + 1);
 	n->queue = saturating_sub(n->window ? usual : n->least, n->base);
 	if (stays) {
+		n->was_cut = 1;
 		if (n->looking == LAN_BASE_LOOKS)
 			n->dip = (__u64)n->rate * base / 1000000;
 		return 0;
 	}
-	__u32 target = lan_target(n, g), queue = n->queue;
+	__u32 target = lan_target(n, g), queue = n->queue, before = n->window;
 
 	if (looked) {
 		/* What was granted before is no measure any more. */
@@ -146,6 +152,7 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 
 		n->window = w < 2 * g->segment ? 2 * g->segment : w;
 	}
+	n->was_cut = !before || n->window < before;
 	return 0;
 }
 
@@ -163,8 +170,12 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 		return;
 	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
 
-	/* What comes before a round trip is over was sent under the bound that was before. */
-	if (n->window && took < whole)
+	/* What comes before a round trip is over was sent under the bound that was before; if it waits long
+	 * although that one was not larger, the way has become slower.
+	 */
+	int late = !n->was_cut && in->rtt > n->base + n->scatter + LAN_LATE;
+
+	if (n->window && took < whole && !late)
 		return;
 	if (!n->samples) {
 		n->least = in->rtt;
@@ -179,7 +190,8 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	n->scatter = (n->scatter * 15ULL + (in->rtt - n->least)) / 16;
 	if (++n->samples < LAN_SAMPLES)
 		return;
-	whole = n->window ? whole * 3 / 2 : 0;
+	late = !n->was_cut && n->least > n->base + n->scatter + LAN_LATE;
+	whole = n->window && !late ? whole * 3 / 2 : 0;
 	if (whole < LAN_INTERVAL * 1000ULL)
 		whole = LAN_INTERVAL * 1000ULL;
 	if (took < whole && n->samples < LAN_SAMPLES_MOST)

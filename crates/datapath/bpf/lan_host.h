@@ -21,8 +21,11 @@
 #define LAN_HOST_STALE SECOND
 /* The least round trip of a host is looked for anew after so long, ns. */
 #define LAN_HOST_AGE (60 * SECOND)
-/* A queue of so much is one, us. */
+/* A queue of so much is one, beside what so many bytes take: four packets; us. */
 #define LAN_HOST_QUEUE 12000
+#define LAN_HOST_PACKETS 6000ULL
+/* The least of fewer round trips is not known. */
+#define LAN_HOST_SAMPLES 3
 /* So long a queue is given to drain, ns. */
 #define LAN_HOST_DRAIN (SECOND / 2)
 /* What may come at once, ns. */
@@ -40,7 +43,9 @@ struct lan_host {
 	__u32 least;      /* of the current look, us; 0: none yet */
 	__u32 bytes;      /* that arrived in it of flows without windows */
 	__u32 limit;      /* of these flows together, bytes per second; 0: none */
-	__u32 queue;      /* at the latest look that had a round trip, us */
+	__u32 queue;      /* at the latest look that had round trips, us */
+	__u32 count;      /* of round trips that are looked at */
+	__u32 pad;
 };
 
 struct {
@@ -58,6 +63,7 @@ static __always_inline void note_lan_host(__u32 host, __u32 rtt, __u64 now)
 	if (!w)
 		return;
 	w->seen_at = now;
+	w->count++;
 	if (!w->least || rtt < w->least)
 		w->least = rtt;
 	if (!w->base || rtt < w->base)
@@ -77,19 +83,23 @@ static __always_inline void end_lan_host_look(struct lan_host *w, __u64 took, __
 {
 	__u64 rate = w->bytes * SECOND / took;
 
-	/* Without a round trip what was seen last is believed. */
-	if (w->least)
+	int seen = w->count >= LAN_HOST_SAMPLES;
+
+	/* Without round trips what was seen last is believed. */
+	if (seen)
 		w->queue = saturating_sub(w->least, w->base);
 	w->bytes = 0;
 	w->begun = now;
 	if (took > LAN_HOST_STALE || now - w->seen_at > LAN_HOST_STALE) {
 		/* Nobody shows a queue any more. */
 		w->limit = took > LAN_HOST_STALE ? 0 : w->limit + w->limit / 16;
+		w->least = 0;
+		w->count = 0;
 		return;
 	}
-	if (w->queue > LAN_HOST_QUEUE) {
+	if (w->queue > LAN_HOST_QUEUE + LAN_HOST_PACKETS * 1000000 / (rate + 1)) {
 		/* What came was carried, but for what is to drain now. */
-		if (w->least && now - w->cut_at > LAN_HOST_DRAIN) {
+		if (seen && now - w->cut_at > LAN_HOST_DRAIN) {
 			w->limit = rate - rate / 8 + 1;
 			w->cut_at = now;
 		}
@@ -98,7 +108,10 @@ static __always_inline void end_lan_host_look(struct lan_host *w, __u64 took, __
 		if (w->limit > 2 * rate)
 			w->limit = 0;
 	}
-	w->least = 0;
+	if (seen) {
+		w->least = 0;
+		w->count = 0;
+	}
 }
 
 /* A packet of `bytes` arrives of a heavy flow without windows; 1 if it is to be dropped. */

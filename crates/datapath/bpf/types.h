@@ -208,7 +208,8 @@ struct lan {
 	__u32 dip;        /* the smaller window while the base is looked for, bytes */
 	__u8 samples;     /* of the current look */
 	__u8 looking;     /* for base: so many more looks with the smaller window */
-	__u16 pad;
+	__u8 was_cut;     /* the latest look made the window smaller */
+	__u8 pad;
 	__u32 pad2;
 };
 

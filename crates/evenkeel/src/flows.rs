@@ -514,8 +514,8 @@ mod tests {
     }
 
     /// The row of `flow` shows this window and says why; figures stand where a window does.
-    fn shows(proto: u8, flow: Flow, bounded: bool, window: &str, why: &str) {
-        let mut now = seen([(Key { proto, ..key(1) }, flow)]);
+    fn shows(proto: u8, flow: &Flow, bounded: bool, window: &str, why: &str) {
+        let mut now = seen([(Key { proto, ..key(1) }, *flow)]);
         if !bounded {
             now.lease = Duration::ZERO;
         }
@@ -541,16 +541,27 @@ mod tests {
             f.grant.bound = false;
             f.grant.reached = Rate::from_kbit(5000);
         });
-        shows(6, granted(), true, "118 kB", "share of 25.0 Mbit/s");
-        shows(6, free, true, "118 kB", "all it can use");
-        shows(6, granted(), false, "–", "windows are off");
+        shows(6, &granted(), true, "118 kB", "share of 25.0 Mbit/s");
+        shows(6, &free, true, "118 kB", "all it can use");
+        shows(6, &granted(), false, "–", "windows are off");
         let nothing = with(|f| f.grant.window = None);
-        shows(6, nothing, true, "–", "nothing granted yet");
+        shows(6, &nothing, true, "–", "nothing granted yet");
         let multipath = with(|f| f.mptcp = true);
-        shows(6, multipath, true, "–", "left alone: multipath TCP");
+        shows(6, &multipath, true, "–", "left alone: multipath TCP");
         let middle = with(|f| f.from_start = false);
-        shows(6, middle, true, "–", "left alone: seen from its middle");
-        shows(17, middle, true, "–", "left alone: no TCP");
+        shows(6, &middle, true, "–", "left alone: seen from its middle");
+        let held = with(|f| {
+            f.lan.window = Some(80_000);
+            f.lan.rate = Rate::from_kbit(24_000);
+        });
+        shows(
+            6,
+            &held,
+            true,
+            "118 kB",
+            "its way on the LAN carries 24.0 Mbit/s",
+        );
+        shows(17, &middle, true, "–", "left alone: no TCP");
     }
 
     #[test]

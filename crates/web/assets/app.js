@@ -79,6 +79,9 @@ function showDelay(model, flows) {
   }));
 }
 
+/* Where a flow's queue stands, as `evenkeel flows` names it. */
+const QUEUES = { "lan": "LAN", "lan-upload": "LAN, its upload", "line": "line", "beyond": "beyond" };
+
 function showFlows(flows) {
   if (typeof flows === "string") {
     $("flows").tBodies[0].replaceChildren();
@@ -91,7 +94,7 @@ function showFlows(flows) {
     const row = make("tr", null, f.ended ? "ended" : "");
     row.append(cell(f.local), cell(f.remote), cell(kbit(f.down_kbit), "n"), cell(kbit(f.up_kbit), "n"),
       cell(f.rtt_ms == null ? "–" : ms(f.rtt_ms), "n"), cell(String(f.tier).replace("-", " ")), cell(f.cgroup ?? "–"),
-      cell((f.ended ? "ended; " : "") + f.why, "why"));
+      cell((f.ended ? "ended; " : "") + (f.queue ? `waits (${QUEUES[f.queue]}); ` : "") + f.why, "why"));
     return row;
   }));
   const more = flows.length - 30;

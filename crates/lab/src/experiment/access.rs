@@ -227,6 +227,38 @@ mod tests {
     }
 
     #[test]
+    fn radio_swings_each_way_by_itself() {
+        let radio = |swing| {
+            let text = format!(
+                "radio = [{{ client = 1, rate = \"9mbit\", buffer = \"9ms\", turns_ms = 1.0{swing} }}]"
+            );
+            parse("", &text).unwrap().radio.remove(0)
+        };
+        let swing = ", swing = { kind = \"walk\", seed = 1, every_ms = 500.0, factor = 1.5, \
+                     down = [\"5mbit\", \"60mbit\"], up = [\"1mbit\", \"2mbit\"], rtt_ms = [0.0, 0.0] }";
+        let length = Duration::from_secs(10);
+        let [down, up] = radio(swing).make(3, length);
+        let within = |pipe: &PipeConfig, low, high| {
+            (0..20).all(|i| {
+                let rate = pipe.rate.at(Duration::from_millis(i * 500)).0;
+                (Rate::from_kbit(low)..=Rate::from_kbit(high)).contains(&rate)
+            })
+        };
+        assert!(within(&down, 5_000, 60_000) && within(&up, 1_000, 2_000));
+        assert_eq!(
+            radio(swing).make(3, length)[0].rate,
+            down.rate,
+            "the seed makes it"
+        );
+        let constant = radio("").make(3, length);
+        assert!(
+            constant
+                .iter()
+                .all(|p| p.rate == RateTrace::constant(Rate::from_kbit(9_000)))
+        );
+    }
+
+    #[test]
     fn mistakes_are_refused() {
         for (line, top, says) in [
             ("", "beside = 1", "need line.box_in_front"),
@@ -235,6 +267,13 @@ mod tests {
                 "",
                 "radio = [{ client = 3, rate = \"4mbit\", buffer = \"9ms\", turns_ms = 1.0 }]",
                 "radio client is 3",
+            ),
+            (
+                "",
+                "radio = [{ client = 1, rate = \"4mbit\", buffer = \"9ms\", turns_ms = 1.0, swing = \
+                 { kind = \"walk\", seed = 1, every_ms = 500.0, down = [\"1mbit\", \"4mbit\"], \
+                 up = [\"1mbit\", \"4mbit\"], rtt_ms = [0.0, 0.0] } }]",
+                "radio swing a walk needs a factor",
             ),
         ] {
             let e = parse(line, top).unwrap_err();

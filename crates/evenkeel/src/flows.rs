@@ -522,7 +522,14 @@ mod tests {
         let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
         assert_eq!(rows[0].window_why, why);
         let text = table("wan", &rows);
-        assert!(text.contains(&format!(" {window}  –  video")), "{text}");
+        let said: Vec<&str> = text.split_whitespace().collect();
+        let queue = if flow.lan.window.is_some() {
+            "LAN"
+        } else {
+            "–"
+        };
+        let said = said.join(" ");
+        assert!(said.contains(&format!("{window} {queue} video")), "{text}");
         let json = serde_json::to_value(&rows).unwrap();
         let numbers = ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
         let reached = flow.grant.reached.bps() / 1000;
@@ -553,6 +560,7 @@ mod tests {
         let held = with(|f| {
             f.lan.window = Some(80_000);
             f.lan.rate = Rate::from_kbit(24_000);
+            f.direction.down.heavy = true;
         });
         shows(
             6,

@@ -253,15 +253,7 @@ fn rows(
                 local: end(key.local, key.local_port),
                 remote: end(key.remote, key.remote_port),
                 tier: flow.tier,
-                why: match flow.reason {
-                    Reason::Rule(n) => rules
-                        .get(usize::from(n))
-                        .cloned()
-                        .unwrap_or_else(|| format!("rule {}", n + 1)),
-                    Reason::Small => "small and regular".to_owned(),
-                    Reason::Default if down.heavy || up.heavy => "moves much".to_owned(),
-                    Reason::Default => "no rule".to_owned(),
-                },
+                why: why(flow, rules),
                 down_kbit: moved(Direction::Down),
                 up_kbit: moved(Direction::Up),
                 down_bytes: down.bytes,
@@ -301,6 +293,20 @@ fn rows(
             .then_with(|| (&a.local, &a.remote).cmp(&(&b.local, &b.remote)))
     });
     rows
+}
+
+/// Why a flow is in its tier.
+fn why(flow: &Flow, rules: &[String]) -> String {
+    let PerDirection { up, down } = flow.direction;
+    match flow.reason {
+        Reason::Rule(n) => {
+            let rule = rules.get(usize::from(n)).cloned();
+            rule.unwrap_or_else(|| format!("rule {}", n + 1))
+        }
+        Reason::Small => "small and regular".to_owned(),
+        Reason::Default if down.heavy || up.heavy => "moves much".to_owned(),
+        Reason::Default => "no rule".to_owned(),
+    }
 }
 
 /// The window that a flow is granted, and why.

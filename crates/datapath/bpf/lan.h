@@ -112,6 +112,18 @@ static __always_inline __u32 next_lan_window(const struct lan *n, const struct g
 	return next < 2 * g->segment ? 2 * g->segment : next;
 }
 
+/* A round trip of a flow without a queue behind us, us: with what stands on its way beyond us now, as of an
+ * upload, which is no reason for a smaller window.
+ */
+static __always_inline __u32 lan_round_trip(const struct flow *f)
+{
+	__u32 base = base_rtt(f), now = f->dir[UP].rtt + f->dir[DOWN].rtt_min;
+
+	if (now > 4 * base)
+		now = 4 * base;
+	return now > base ? now : base;
+}
+
 /* Ends a look at a flow's way that took `took` ns. */
 static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 {
@@ -119,7 +131,7 @@ static __noinline int end_lan_look(struct flow *f, __u64 took, __u64 now)
 		return 0;
 	struct lan *n = &f->lan;
 	struct grant *g = &f->grant;
-	__u32 base = base_rtt(f);
+	__u32 base = lan_round_trip(f);
 	/* Without the longest, which may have met a scan or a host that slept. */
 	__u32 count = n->samples > LAN_SAMPLES ? n->samples : LAN_SAMPLES;
 	__u32 usual = (n->sum - n->least - n->most) / (count - 2);
@@ -168,7 +180,7 @@ static __always_inline void observe_lan(const struct line *l, struct flow *f, __
 	note_lan_host(f->grant.host, in->rtt, now);
 	if (!in->heavy)
 		return;
-	__u64 took = now - n->begun, whole = base_rtt(f) * 1000ULL;
+	__u64 took = now - n->begun, whole = lan_round_trip(f) * 1000ULL;
 
 	/* What comes before a round trip is over was sent under the bound that was before; if it waits long
 	 * although that one was not larger, the way has become slower.

@@ -121,7 +121,8 @@ static __always_inline __u32 lan_round_trip(const struct flow *f)
 
 	if (now > 4 * base)
 		now = 4 * base;
-	return now > base ? now : base;
+	/* A little more is scatter. */
+	return now > base + base / 4 ? now : base;
 }
 
 /* Ends a look at a flow's way that took `took` ns. */

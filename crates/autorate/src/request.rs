@@ -23,6 +23,7 @@ pub fn request(device: &str, mode: Mode) -> Request {
         ingress: Ingress::Auto,
         mode,
         windows: true,
+        lan: true,
         mss: Mss::Auto,
         replace: false,
         rules: Vec::new(),

@@ -100,8 +100,10 @@ static __always_inline void end_interval(const struct line *l, struct pool *pool
 	g->rate = took < 10 * SECOND ? g->interval_bytes * SECOND / took : 0;
 	g->interval_bytes = 0;
 	g->interval_start = now;
-	g->flags = is_window_limited(f) ? g->flags | GRANT_WINDOW_LIMITED
-					: g->flags & ~GRANT_WINDOW_LIMITED;
+	/* What its way on our side holds is limited elsewhere. */
+	g->flags = is_window_limited(f) && !(g->flags & GRANT_LAN_BOUND)
+			   ? g->flags | GRANT_WINDOW_LIMITED
+			   : g->flags & ~GRANT_WINDOW_LIMITED;
 	if (slow_start && g->rate < before + before / 4 && before)
 		g->flags &= ~GRANT_SLOW_START;
 	g->interval_edge = g->right_edge;

@@ -13,6 +13,8 @@
 
 #include "delivery.h"
 #include "framing.h"
+#include "lan.h"
+#include "lan_host.h"
 #include "unresponsive.h"
 #include "window.h"
 
@@ -65,8 +67,10 @@ static __always_inline int control_ingress(struct __sk_buff *skb, struct flow *f
 	if (!h)
 		return 0;
 	if (dir == UP) {
-		if (windowed)
+		if (windowed) {
+			observe_lan(l, f, now);
 			on_egress_ack(skb, l, pool, h, f, p, now);
+		}
 		return 0;
 	}
 	bytes = wire_bytes(skb, &l->framing, p);
@@ -84,8 +88,11 @@ static __always_inline int control_ingress(struct __sk_buff *skb, struct flow *f
 		on_ingress_data(skb, l, pool, h, f, p, now);
 		return 0;
 	}
-	if (f->dir[DOWN].heavy)
+	if (f->dir[DOWN].heavy) {
+		if (l->lan && slow_down_lan_host(at, bytes, now))
+			return 1;
 		return slow_down(skb, l, pool, h, f, bytes, now);
+	}
 	__sync_fetch_and_add(&pool->other_bytes, bytes);
 	return 0;
 }

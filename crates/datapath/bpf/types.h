@@ -201,7 +201,7 @@ struct line {
 	__u32 slack;     /* round trips may be so much beyond the least without it meaning much, us */
 	__u32 surcharge; /* counted beside what comes of unresponsive flows, 1/10000 */
 	__u32 fills;     /* the line is to be full, though a short queue stands */
-	__u32 pad;
+	__u32 lan;       /* queues behind us are held short as well */
 };
 
 enum grant_flags {
@@ -210,6 +210,7 @@ enum grant_flags {
 	GRANT_WINDOW_LIMITED = 1 << 2, /* it uses all it is granted */
 	GRANT_SLOW_START = 1 << 3,     /* its rate still grows */
 	GRANT_HOST_KNOWN = 1 << 4,     /* host is known */
+	GRANT_LAN_BOUND = 1 << 5,      /* its window is what its way on our side carries */
 };
 
 /* What a flow is granted, and what it made of it. Edges and ends are TCP sequence numbers. */
@@ -246,6 +247,29 @@ struct grant {
 	__u32 pad;
 };
 
+/* A flow's way on our side, from us to its host and back. */
+struct lan {
+	__u64 begun;      /* the current look at it, ns */
+	__u64 base_since; /* when base was looked for last, ns */
+	__u32 acked;      /* what was acknowledged when the look began: a TCP sequence number */
+	__u32 least;      /* least round trip since then, us */
+	__u32 most;       /* and the longest */
+	__u32 sum;        /* of all of them */
+	__u32 base;       /* a usual one without a queue, us; 0: not known yet */
+	__u32 base_next;  /* sum of those of looks for it */
+	__u32 rtt_count;  /* of the round trips that were looked at */
+	__u32 window;     /* what it may have on its way because of that, bytes; 0: it is not bounded */
+	__u32 rate;       /* acknowledged at the latest look, bytes of payload per second */
+	__u32 queue;      /* what stood there then, us */
+	__u32 scatter;    /* round trips beyond the least of their look, smoothed, us */
+	__u32 dip;        /* the smaller window while the base is looked for, bytes */
+	__u8 samples;     /* of the current look */
+	__u8 looking;     /* for base: so many more looks with the smaller window */
+	__u8 was_cut;     /* the latest look made the window smaller */
+	__u8 pad;
+	__u32 pad2;
+};
+
 enum flow_flags {
 	FLOW_SYN_UP = 1 << 0,
 	FLOW_SYN_DOWN = 1 << 1,
@@ -256,6 +280,7 @@ enum flow_flags {
 struct flow {
 	struct direction_state dir[2];
 	struct grant grant;
+	struct lan lan;
 	__u64 first_seen;   /* ns */
 	__u64 cgroup;
 	__u64 syn_at;       /* time of the SYN or SYN-ACK whose answer is waited for, ns */

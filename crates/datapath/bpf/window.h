@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "lan.h"
 #include "reserve.h"
 #include "tcp_rewrite.h"
 
@@ -59,7 +60,7 @@ static __always_inline __u32 window_size(const struct line *l, struct pool *pool
 	if (n < INITIAL_SEGMENTS && l->packet_ns * INITIAL_SEGMENTS < 4000000 &&
 	    f->dir[DOWN].packets < INITIAL_SEGMENTS)
 		n = INITIAL_SEGMENTS;
-	g->window = n * segment;
+	g->window = lan_bound(l, f, n * segment);
 	return g->window;
 }
 

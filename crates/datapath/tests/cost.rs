@@ -130,6 +130,7 @@ fn bounding_windows_costs_little() {
         slack: Duration::ZERO,
         surcharge: 0,
         fills: false,
+        lan: true,
     };
     let context = [0u8; 192];
     let run = |program: &str, packet: &[u8], repeat: u32| {

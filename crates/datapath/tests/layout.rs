@@ -44,7 +44,7 @@ fn main() {
     let framing = Framing { mode: FRAMING_PTM, overhead: -1, mpu: 2 };
     let line = Line {
         lease: u64::MAX, rate: 3, target: 4, packet: 5, packet_ns: 6, framing, segment: 7,
-        slack: 8, surcharge: 9, fills: 1,
+        slack: 8, surcharge: 9, fills: 1, lan: 1,
     };
     assert_eq!(Line::from_bytes(&line.to_bytes()), line);
     print!(\"{}\", remote[0][0]);

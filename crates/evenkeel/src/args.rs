@@ -44,6 +44,9 @@ pub(crate) struct Shape {
     /// Hold downloads back by their receive windows, where the kernel takes eBPF: on or off
     #[arg(long, value_enum, default_value = "on", hide_possible_values = true)]
     pub(crate) windows: Windows,
+    /// Hold queues behind the gateway short by those windows too, as of a slow Wi-Fi: on or off
+    #[arg(long, value_enum, default_value = "on", hide_possible_values = true)]
+    pub(crate) lan: Windows,
     /// Longest segments of new TCP connections: auto, off, or bytes over IPv4; auto shortens packets
     /// that a slow line takes long for, and fills ATM's cells
     #[arg(long, default_value = "auto")]
@@ -67,7 +70,7 @@ pub(crate) struct Shape {
     pub(crate) state: StateArg,
 }
 
-/// Whether receive windows are bounded.
+/// Whether receive windows are bounded, or are for queues behind the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Windows {
     On,

@@ -40,6 +40,7 @@ struct Form {
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
+    lan: Option<bool>,
     #[serde(default)]
     keep: bool,
     http: Option<Spanned<String>>,
@@ -75,6 +76,7 @@ struct LineForm {
     targets: Vec<Spanned<String>>,
     probe_budget: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
+    lan: Option<bool>,
 }
 
 /// A mode that holds at times: `bandwidth 01:00-06:00`.
@@ -115,6 +117,8 @@ pub(crate) struct LineConfig {
     pub(crate) budget: Option<Budget>,
     /// How much the line may move in a month before it is said.
     pub(crate) volume: Option<Volume>,
+    /// Whether queues behind the gateway are held short.
+    pub(crate) lan: Option<bool>,
 }
 
 impl LineConfig {
@@ -202,6 +206,7 @@ impl Config {
             budget: all.one("probe_budget", form.probe_budget.as_ref())?,
             mode_at: all.list("mode_at", &form.mode_at)?,
             volume: all.one("budget", form.budget.as_ref())?,
+            lan: form.lan,
         };
         let mut devices = match form.device {
             None => Vec::new(),
@@ -286,6 +291,7 @@ impl Text<'_> {
             budget: self
                 .one("probe_budget", own.probe_budget.as_ref())?
                 .or(usual.budget),
+            lan: own.lan.or(usual.lan),
             targets: if targets.is_empty() {
                 usual.targets.clone()
             } else {

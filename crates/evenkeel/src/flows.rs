@@ -10,10 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
+use evenkeel_core::Line;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection, rounded};
 use evenkeel_datapath::values::{Flow, Grant, Key, Name, NameKey, Reason};
+use evenkeel_kernel::lan::Place;
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
@@ -117,6 +119,11 @@ struct Row {
     reached_kbit: Option<u64>,
     /// Why that much, or why its window is left alone.
     window_why: String,
+    /// Where it waits, if a queue stands: on the LAN, on the line, or beyond; and how long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue: Option<Place>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    queue_ms: Option<f64>,
     /// Number of the control group, if it is this host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cgroup: Option<String>,
@@ -395,6 +402,7 @@ fn rows(
             let PerDirection { up, down } = flow.direction;
             let (window, window_why) = window(key.proto, flow, clock < now.lease);
             let granted = window.map(|_| flow.grant);
+            let queue = evenkeel_kernel::lan::queue(flow);
             Row {
                 number: number(key),
                 proto: proto(key.proto),
@@ -420,6 +428,8 @@ fn rows(
                 share_kbit: granted.map(|g| g.share.bps() / 1000),
                 reached_kbit: granted.map(|g| g.reached.bps() / 1000),
                 window_why,
+                queue: queue.map(|q| q.place),
+                queue_ms: queue.map(|q| q.delay.as_secs_f64() * 1000.0),
                 cgroup: (flow.cgroup > 1).then(|| {
                     groups
                         .get(&flow.cgroup)
@@ -443,16 +453,15 @@ fn rows(
 
 /// Why a flow is in its tier.
 fn why(flow: &Flow, rules: &[String]) -> String {
+    let PerDirection { up, down } = flow.direction;
     match flow.reason {
-        Reason::Rule(n) => rules
-            .get(usize::from(n))
-            .cloned()
-            .unwrap_or_else(|| format!("rule {}", n + 1)),
+        Reason::Rule(n) => {
+            let rule = rules.get(usize::from(n)).cloned();
+            rule.unwrap_or_else(|| format!("rule {}", n + 1))
+        }
         Reason::Hand => "by hand".to_owned(),
         Reason::Small => "small and regular".to_owned(),
-        Reason::Default if flow.direction.down.heavy || flow.direction.up.heavy => {
-            "moves much".to_owned()
-        }
+        Reason::Default if down.heavy || up.heavy => "moves much".to_owned(),
         Reason::Default => "no rule".to_owned(),
     }
 }
@@ -472,6 +481,11 @@ fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
         _ if flow.mptcp => "left alone: multipath TCP",
         _ if !flow.from_start => "left alone: seen from its middle",
         None => "nothing granted yet",
+        Some(_) if flow.lan.window.is_some() => {
+            let carries = rounded::rate(flow.lan.rate);
+            return (window, format!("its way on the LAN carries {carries}"));
+        }
+        Some(_) if share.bps() >= Line::OPEN.bps() / 2 => "left alone: the line is not known yet",
         // On short ways it is not always seen that a window was used up.
         Some(_) if bound || reached.bps() >= share.bps() / 8 * 7 => {
             return (window, format!("share of {}", rounded::rate(share)));
@@ -517,6 +531,7 @@ fn table(device: &str, rows: &[Row]) -> String {
         figures("RTT ms"),
         figures("least"),
         figures("window"),
+        words("queue"),
         words("tier"),
         words("why"),
     ]);
@@ -533,6 +548,7 @@ fn table(device: &str, rows: &[Row]) -> String {
             ms(r.rtt_min_ms),
             r.window_bytes
                 .map_or("–".to_owned(), |b| rounded::bytes(b.into())),
+            r.queue.map_or("–", Place::words).to_owned(),
             r.tier.to_string(),
             format!(
                 "{}{}{}",
@@ -575,7 +591,7 @@ pub(crate) fn group_names() -> HashMap<u64, String> {
 #[cfg(test)]
 mod tests {
     use evenkeel_core::Rate;
-    use evenkeel_datapath::values::DirectionState;
+    use evenkeel_datapath::values::{DirectionState, Lan};
 
     use super::*;
 
@@ -592,6 +608,7 @@ mod tests {
                 down: direction(down),
             },
             grant: Grant::default(),
+            lan: Lan::default(),
             first: Duration::ZERO,
             cgroup: 0,
             mark: 0,
@@ -663,15 +680,22 @@ mod tests {
     }
 
     /// The row of `flow` shows this window and says why; figures stand where a window does.
-    fn shows(proto: u8, flow: Flow, bounded: bool, window: &str, why: &str) {
-        let mut now = seen([(Key { proto, ..key(1) }, flow)]);
+    fn shows(proto: u8, flow: &Flow, bounded: bool, window: &str, why: &str) {
+        let mut now = seen([(Key { proto, ..key(1) }, *flow)]);
         if !bounded {
             now.lease = Duration::ZERO;
         }
         let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
         assert_eq!(rows[0].window_why, why);
         let text = table("wan", &rows);
-        assert!(text.contains(&format!(" {window}  video")), "{text}");
+        let said: Vec<&str> = text.split_whitespace().collect();
+        let queue = if flow.lan.window.is_some() {
+            "LAN"
+        } else {
+            "–"
+        };
+        let said = said.join(" ");
+        assert!(said.contains(&format!("{window} {queue} video")), "{text}");
         let json = serde_json::to_value(&rows).unwrap();
         let numbers = ["window_bytes", "share_kbit", "reached_kbit"].map(|n| json[0][n].as_u64());
         let reached = flow.grant.reached.bps() / 1000;
@@ -690,16 +714,28 @@ mod tests {
             f.grant.bound = false;
             f.grant.reached = Rate::from_kbit(5000);
         });
-        shows(6, granted(), true, "118 kB", "share of 25.0 Mbit/s");
-        shows(6, free, true, "118 kB", "all it can use");
-        shows(6, granted(), false, "–", "windows are off");
+        shows(6, &granted(), true, "118 kB", "share of 25.0 Mbit/s");
+        shows(6, &free, true, "118 kB", "all it can use");
+        shows(6, &granted(), false, "–", "windows are off");
         let nothing = with(|f| f.grant.window = None);
-        shows(6, nothing, true, "–", "nothing granted yet");
+        shows(6, &nothing, true, "–", "nothing granted yet");
         let multipath = with(|f| f.mptcp = true);
-        shows(6, multipath, true, "–", "left alone: multipath TCP");
+        shows(6, &multipath, true, "–", "left alone: multipath TCP");
         let middle = with(|f| f.from_start = false);
-        shows(6, middle, true, "–", "left alone: seen from its middle");
-        shows(17, middle, true, "–", "left alone: no TCP");
+        shows(6, &middle, true, "–", "left alone: seen from its middle");
+        let held = with(|f| {
+            f.lan.window = Some(80_000);
+            f.lan.rate = Rate::from_kbit(24_000);
+            f.direction.down.heavy = true;
+        });
+        shows(
+            6,
+            &held,
+            true,
+            "118 kB",
+            "its way on the LAN carries 24.0 Mbit/s",
+        );
+        shows(17, &middle, true, "–", "left alone: no TCP");
     }
 
     #[test]

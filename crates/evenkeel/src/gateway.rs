@@ -11,6 +11,7 @@ use evenkeel_core::plan::{Ingress, Mode, Plan};
 use evenkeel_core::tc::{Filter, FilterKind, Op};
 use evenkeel_core::units::rounded;
 use evenkeel_core::{Line, Rate};
+use evenkeel_kernel::lan::LanQueues;
 use evenkeel_kernel::{
     DirectionStatus, Health, PassiveStatistics, Request, Shaped, Shortened, StateDir, Status,
 };
@@ -47,6 +48,7 @@ pub(crate) fn shape(args: Shape) -> Result<(), Failure> {
         ingress,
         mode: args.mode,
         windows: args.windows == Windows::On,
+        lan: args.lan == Windows::On,
         mss: args.mss,
         replace: args.replace,
         rules,
@@ -294,6 +296,9 @@ fn table(all: &[Shown], device: Option<&str>) -> String {
                 rounded::rate(aim)
             );
         }
+        for line in s.lan.iter().flat_map(lan) {
+            let _ = writeln!(text, "  {line}");
+        }
         for line in segments(s.segments_up, s.segments_down) {
             let _ = writeln!(text, "  {line}");
         }
@@ -349,6 +354,26 @@ fn round_trips(text: &mut String, seen: &PassiveStatistics) {
             rounded::count(side.count)
         );
     }
+}
+
+/// Queues behind the gateway, in sentences.
+fn lan(queues: &LanQueues) -> Vec<String> {
+    let mut lines = Vec::new();
+    let (n, many) = (queues.flows, if queues.flows == 1 { "" } else { "s" });
+    if n > 0 {
+        lines.push(format!(
+            "{n} download{many} held to the {} that the LAN carries, with {} ms of queue there",
+            rounded::rate(queues.rate),
+            rounded::three_digits(queues.queue_ms)
+        ));
+    }
+    let (n, many) = (queues.uploads, if queues.uploads == 1 { "" } else { "s" });
+    if n > 0 {
+        lines.push(format!(
+            "{n} upload{many} waiting on the LAN, in the host: not ours to shorten"
+        ));
+    }
+    lines
 }
 
 /// Both directions, and their tiers.

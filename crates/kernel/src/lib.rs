@@ -9,6 +9,7 @@ mod bypass;
 mod connections;
 mod error;
 mod groups;
+pub mod lan;
 mod lease;
 mod live;
 mod own_queue;

@@ -311,9 +311,14 @@ impl Live {
         self.leased = now;
         let known = self.plan.line.down != Line::OPEN;
         if let Some(maps) = &mut self.maps {
-            let mut line = programs::line(&self.plan).filter(|_| known);
+            let lan = self.request.lan;
+            // A line that is not known bounds nothing; what is behind us may.
+            let mut line = programs::line(&self.plan, lan).filter(|_| known || lan);
             if let Some(line) = &mut line {
                 line.lease = now + LEASE;
+                if !known {
+                    line.surcharge = 0;
+                }
             }
             maps.set_line(line)?;
         }
@@ -359,7 +364,7 @@ impl Live {
         self.put(self.targets.map(|t| t.and_then(Target::at_capacity)), known)?;
         let is_known = self.plan.line.down != Line::OPEN;
         if let Some(maps) = &mut self.maps {
-            maps.set_line(programs::line(&self.plan).filter(|_| is_known))?;
+            maps.set_line(programs::line(&self.plan, self.request.lan).filter(|_| is_known))?;
         }
         self.dir.save(&self.state)?;
         // Whoever finds a model without a process takes the device back.

@@ -30,18 +30,18 @@ pub(crate) fn compile(rules: &[FlowRule]) -> Result<RuleSet, Error> {
 }
 
 /// Loads the programs, told what `plan` wants of them.
-pub(crate) fn load(plan: &Plan, rules: &RuleSet) -> Result<Programs, Error> {
+pub(crate) fn load(plan: &Plan, rules: &RuleSet, lan: bool) -> Result<Programs, Error> {
     let mut programs = Programs::load(plan.device.link_header)?;
-    tell(&mut programs.maps()?, plan, rules)?;
+    tell(&mut programs.maps()?, plan, rules, lan)?;
     Ok(programs)
 }
 
 /// Tells programs what `plan` wants of them, also while they run.
-pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &RuleSet) -> Result<(), Error> {
+pub(crate) fn tell(maps: &mut Maps, plan: &Plan, rules: &RuleSet, lan: bool) -> Result<(), Error> {
     maps.set_directions(directions(plan))?;
     maps.set_policer(plan.policer.as_ref())?;
     maps.set_rule_set(rules, None)?;
-    maps.set_line(line(plan))?;
+    maps.set_line(line(plan, lan))?;
     Ok(())
 }
 
@@ -67,8 +67,9 @@ pub(crate) fn directions(plan: &Plan) -> PerDirection<DirectionConfig> {
     }
 }
 
-/// What the windows are told: a lasting lease, until somebody says otherwise.
-pub(crate) fn line(plan: &Plan) -> Option<Line> {
+/// What the windows are told: a lasting lease, until somebody says otherwise. `lan`: queues behind us
+/// are theirs too.
+pub(crate) fn line(plan: &Plan, lan: bool) -> Option<Line> {
     plan.windows.map(|target| Line {
         lease: Duration::MAX,
         rate: plan.line.down,
@@ -79,6 +80,7 @@ pub(crate) fn line(plan: &Plan) -> Option<Line> {
         surcharge: plan.surcharge,
         // Plans are in whole kbit/s.
         fills: plan.policer.is_some() && target.bps() + 1000 > plan.line.down.bps(),
+        lan,
     })
 }
 

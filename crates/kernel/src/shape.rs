@@ -38,6 +38,8 @@ pub struct Request {
     pub mode: Mode,
     /// Bound receive windows of downloads, where the kernel takes eBPF.
     pub windows: bool,
+    /// Hold queues behind the gateway short as well, by those windows.
+    pub lan: bool,
     /// Bound the segments of new TCP connections, where the kernel takes eBPF.
     pub mss: Mss,
     /// Remove somebody else's root discipline.
@@ -313,7 +315,7 @@ impl Job<'_> {
             self.session.apply(op)?;
         }
         if let Some(mut maps) = programs::maps(&self.request.device)? {
-            programs::tell(&mut maps, &self.plan, &self.rules)?;
+            programs::tell(&mut maps, &self.plan, &self.rules, self.request.lan)?;
         }
         self.done(made_clsact, true)
     }
@@ -333,7 +335,7 @@ impl Job<'_> {
         let (before, plan) = (&self.before, &self.plan);
         let loaded = plan
             .programs
-            .then(|| programs::load(plan, &self.rules))
+            .then(|| programs::load(plan, &self.rules, self.request.lan))
             .transpose()?;
         let makes_clsact = !plan.device.has_clsact && !before.foreign_ingress
             || before.foreign_ingress && self.request.replace;
@@ -384,6 +386,7 @@ impl Job<'_> {
             framing_assumed: request.framing.is_none(),
             mode: request.mode,
             windows: plan.windows,
+            lan: request.lan && plan.windows.is_some(),
             segments: plan.segments,
             ifb: plan.ifb.clone(),
             policer: plan.policer,

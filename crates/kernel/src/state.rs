@@ -57,6 +57,9 @@ pub struct State {
     /// What receive windows aim at; absent if they are left alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Rate>,
+    /// Whether they hold queues behind the gateway short as well.
+    #[serde(default)]
+    pub lan: bool,
     /// How long packets of new TCP connections may be.
     #[serde(default)]
     pub segments: Segments,

@@ -16,6 +16,7 @@ use evenkeel_wire::tc::stats::AppStats;
 use evenkeel_wire::tc::{ClassBody, QdiscBody};
 use serde::{Deserialize, Serialize};
 
+use crate::lan::{self, LanQueues};
 use crate::{Error, PassiveStatistics, Session, State, StateDir, bypass, passive, programs};
 
 /// One device that evenkeel shapes.
@@ -36,6 +37,9 @@ pub struct Status {
     /// What receive windows of downloads aim at; absent if they are left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub windows: Option<Rate>,
+    /// Queues behind the gateway that those windows hold short; absent if none stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lan: Option<LanQueues>,
     /// Why our programs are not there, and u32 filters do what they can; absent if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub without_programs: Option<String>,
@@ -228,6 +232,7 @@ pub fn status(dir: &StateDir, device: Option<&str>) -> Result<Vec<Status>, Error
             mode: state.mode,
             // Where nothing is known they hold nothing.
             windows: state.windows.filter(|_| state.down != Line::OPEN),
+            lan: maps.as_ref().map(lan::queues).transpose()?.flatten(),
             segments_up: shortened(state.segments.up, state.up),
             segments_down: shortened(state.segments.down, state.down),
             without_programs: state.without_programs,

@@ -37,11 +37,14 @@ pub fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
     let ours = Evenkeel::all(state).into_iter();
     let ours = ours.map(|s| Box::new(s) as Box<dyn Shaper>);
     let autos = [
-        ("evenkeel-auto", Mode::Ping),
-        ("evenkeel-auto-bandwidth", Mode::Bandwidth),
+        ("evenkeel-auto", Mode::Ping, true),
+        ("evenkeel-auto-bandwidth", Mode::Bandwidth, true),
+        ("evenkeel-auto-without-lan", Mode::Ping, false),
     ];
-    let autos =
-        autos.map(|(name, mode)| Box::new(Automatic::new(name, mode, state)) as Box<dyn Shaper>);
+    let autos = autos.map(|(name, mode, lan)| {
+        let automatic = Automatic::new(name, mode, state);
+        Box::new(Automatic { lan, ..automatic }) as Box<dyn Shaper>
+    });
     let more: [Box<dyn Shaper>; 2] = [Box::new(Oracle::new(state)), Box::new(Again::new(state))];
     let ours = ours.chain(autos).chain(more);
     let peers = Peer::all().into_iter();
@@ -56,6 +59,7 @@ struct Evenkeel {
     ingress: Ingress,
     mode: Mode,
     windows: bool,
+    lan: bool,
     mss: Mss,
     state: std::path::PathBuf,
     device: String,
@@ -71,6 +75,7 @@ impl Evenkeel {
             ingress: Ingress::Auto,
             mode: Mode::Ping,
             windows: true,
+            lan: true,
             mss: Mss::Auto,
             state: state.to_owned(),
             device: String::new(),
@@ -95,6 +100,10 @@ impl Evenkeel {
             Evenkeel {
                 windows: false,
                 ..ours("evenkeel-without-windows")
+            },
+            Evenkeel {
+                lan: false,
+                ..ours("evenkeel-without-lan")
             },
             Evenkeel {
                 mss: Mss::Off,
@@ -174,6 +183,7 @@ impl Shaper for Evenkeel {
             ingress: self.ingress,
             mode: self.mode,
             windows: self.windows,
+            lan: self.lan,
             mss: self.mss,
             replace: false,
             rules: Vec::new(),
@@ -196,6 +206,7 @@ impl Shaper for Evenkeel {
 struct Automatic {
     name: &'static str,
     mode: Mode,
+    lan: bool,
     state: std::path::PathBuf,
     device: String,
     stop: Arc<AtomicBool>,
@@ -207,6 +218,7 @@ impl Automatic {
         Automatic {
             name,
             mode,
+            lan: true,
             state: state.to_owned(),
             device: String::new(),
             stop: Arc::default(),
@@ -233,7 +245,10 @@ impl Shaper for Automatic {
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
         self.device.clone_from(&site.wan);
         self.stop = Arc::default();
-        let request = evenkeel_autorate::request(&site.wan, self.mode);
+        let request = Request {
+            lan: self.lan,
+            ..evenkeel_autorate::request(&site.wan, self.mode)
+        };
         let mut daemon = Daemon::start(
             &StateDir::new(&self.state),
             &request,

@@ -38,14 +38,21 @@ impl Experiment {
     pub(crate) fn radio_config(&self, client: usize, seed: u64) -> Option<LineConfig> {
         let radio = self.radio.iter().find(|r| r.client == client + 1)?;
         let seed = seed.wrapping_mul(31).wrapping_add(client as u64);
+        let [down, up] = radio.make(seed, self.length());
         Some(LineConfig {
-            down: radio.make(seed),
-            up: radio.make(!seed),
+            down,
+            up,
             beyond: Vec::new(),
             filters_icmp: false,
             silent: None,
             hop: None,
         })
+    }
+
+    /// How long a line has to change: the idle phase, the load, and what is under way then.
+    fn length(&self) -> Duration {
+        let length = self.duration.idle_s + self.duration.full_s.max(self.duration.quick_s) + 30.0;
+        Duration::try_from_secs_f64(length).unwrap_or_default()
     }
 
     /// The two directions of the line, towards the customer first, with randomness from `seed`.
@@ -56,14 +63,7 @@ impl Experiment {
         let mut buffers = buffers.into_iter();
         let mut buckets = [line.down_bucket, line.up_bucket].into_iter();
         let mut managed = [line.down_managed, line.up_managed].into_iter();
-        // The idle phase, the load, and what is under way then.
-        let length = self.duration.idle_s + self.duration.full_s.max(self.duration.quick_s) + 30.0;
-        let swung = line.swing.as_ref().map(|s| {
-            s.make(
-                seed,
-                Duration::try_from_secs_f64(length).unwrap_or_default(),
-            )
-        });
+        let swung = line.swing.as_ref().map(|s| s.make(seed, self.length()));
         let mut wander: Vec<(Duration, Duration)> = Vec::new();
         let mut swung_rates = Vec::new();
         if let Some(s) = swung {

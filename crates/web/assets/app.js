@@ -92,6 +92,9 @@ function tierOf(f) {
   return td;
 }
 
+/* Where a flow's queue stands, as `evenkeel flows` names it. */
+const QUEUES = { "lan": "LAN", "lan-upload": "LAN, its upload", "line": "line", "beyond": "beyond" };
+
 function showFlows(flows) {
   if (typeof flows === "string") {
     $("flows").tBodies[0].replaceChildren();
@@ -104,7 +107,7 @@ function showFlows(flows) {
     const row = make("tr", null, f.ended ? "ended" : "");
     row.append(cell(f.local), cell(f.remote), cell(kbit(f.down_kbit), "n"), cell(kbit(f.up_kbit), "n"),
       cell(f.rtt_ms == null ? "–" : ms(f.rtt_ms), "n"), tierOf(f), cell(f.cgroup ?? "–"),
-      cell((f.ended ? "ended; " : "") + f.why, "why"));
+      cell((f.ended ? "ended; " : "") + (f.queue ? `waits (${QUEUES[f.queue]}); ` : "") + f.why, "why"));
     return row;
   }));
   const more = flows.length - 30;

@@ -152,6 +152,7 @@ pub fn request(state: &State) -> Result<Request, Failed> {
         },
         mode: state.mode,
         windows: state.windows.is_some(),
+        lan: state.lan,
         mss: if state.segments == Segments::default() {
             Mss::Off
         } else {

@@ -200,6 +200,7 @@ impl Shaped<'_> {
             // What is walked over is the shaper: no headroom beside, no windows that would hide it.
             mode: Mode::Bandwidth,
             windows: false,
+            lan: false,
             mss: Mss::Off,
             replace: false,
             rules: Vec::new(),

@@ -181,6 +181,7 @@ pub(crate) fn request() -> evenkeel_kernel::Request {
         ingress: evenkeel_core::plan::Ingress::Auto,
         mode: evenkeel_core::plan::Mode::Ping,
         windows: true,
+        lan: true,
         mss: evenkeel_core::segments::Mss::Auto,
         replace: false,
         rules: Vec::new(),

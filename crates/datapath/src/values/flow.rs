@@ -134,6 +134,31 @@ impl Grant {
     }
 }
 
+/// A flow's way on our side, from us to its host and back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lan {
+    /// What a round trip takes there while nothing waits; `None`: not known yet.
+    pub base: Option<Duration>,
+    /// By how much the shortest were longer of late: what waits there all the time.
+    pub queue: Duration,
+    /// What its host acknowledged of late, bytes of payload.
+    pub rate: Rate,
+    /// What it may have on its way because of that, bytes; `None`: its way does not hold it.
+    pub window: Option<u32>,
+}
+
+impl Lan {
+    fn from_layout(l: &layout::Lan) -> Self {
+        let us = |n: u32| Duration::from_micros(n.into());
+        Lan {
+            base: (l.base > 0).then(|| us(l.base)),
+            queue: us(l.queue),
+            rate: Rate::from_bps(u64::from(l.rate) * 8),
+            window: (l.window > 0).then_some(l.window),
+        }
+    }
+}
+
 /// What is known of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flow {
@@ -141,6 +166,8 @@ pub struct Flow {
     pub direction: PerDirection<DirectionState>,
     /// Its receive window.
     pub grant: Grant,
+    /// Its way on our side.
+    pub lan: Lan,
     /// When it was first seen, on the steady clock.
     pub first: Duration,
     /// Id of the control group of its socket; 0 if it is not this host's.
@@ -181,6 +208,7 @@ impl Flow {
         Some(Flow {
             direction: per_direction(f.dir).map(DirectionState::from_layout),
             grant: Grant::from_layout(&f.grant),
+            lan: Lan::from_layout(&f.lan),
             first: Duration::from_nanos(f.first_seen),
             cgroup: f.cgroup,
             mark: f.mark,

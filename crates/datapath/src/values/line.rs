@@ -31,6 +31,8 @@ pub struct Line {
     /// The line is to be full, though a short queue stands: who polices compares with those who
     /// fill it.
     pub fills: bool,
+    /// Queues behind us, as of a slow Wi-Fi, are held short as well.
+    pub lan: bool,
 }
 
 impl Line {
@@ -50,6 +52,7 @@ impl Line {
             slack: u32::try_from(self.slack.as_micros()).unwrap_or(u32::MAX),
             surcharge: self.surcharge,
             fills: self.fills.into(),
+            lan: self.lan.into(),
         }
     }
 }

@@ -24,7 +24,7 @@ mod rule;
 pub(crate) use config::Config;
 pub use config::{DirectionConfig, PriorityMode};
 pub use counts::{Counts, DirectionCounts};
-pub use flow::{DirectionState, Flow, Grant, Key, Reason};
+pub use flow::{DirectionState, Flow, Grant, Key, Lan, Reason};
 pub use line::Line;
 pub use name::{Name, NameKey, RuleSet};
 pub use policer::Policed;

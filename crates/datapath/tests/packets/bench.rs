@@ -111,6 +111,7 @@ pub(crate) fn line(kbit: u64) -> Line {
         slack: Duration::ZERO,
         surcharge: 0,
         fills: false,
+        lan: true,
     }
 }
 

@@ -106,6 +106,7 @@ pub(crate) fn line(kbit: u64, lease: Duration) -> Line {
         slack: Duration::ZERO,
         surcharge: 0,
         fills: false,
+        lan: true,
     }
 }
 

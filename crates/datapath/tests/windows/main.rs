@@ -6,6 +6,7 @@
 //! lab's). They need root and a kernel with eBPF.
 
 mod bench;
+mod lan;
 mod receiver;
 mod right_edge;
 mod short_flows;

@@ -14,7 +14,7 @@ use evenkeel_core::{Direction, Framing, PerDirection, Rate};
 use evenkeel_kernel::{Known, Request, StateDir};
 use evenkeel_terminal::Failure;
 
-use crate::args::StateArg;
+use crate::args::{StateArg, Windows};
 use crate::config::{self, Config};
 
 /// Arguments of `run`.
@@ -39,6 +39,9 @@ pub(crate) struct Run {
     /// What matters more: ping, the default, or bandwidth
     #[arg(long)]
     mode: Option<Mode>,
+    /// Hold queues behind the gateway short by receive windows, as of a slow Wi-Fi: on, the default, or off
+    #[arg(long, value_enum, hide_possible_values = true)]
+    lan: Option<Windows>,
     /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
@@ -143,6 +146,11 @@ pub(super) fn settings(
         request: Request {
             framing: args.framing.or(line.framing),
             choice: args.backend,
+            lan: args
+                .lan
+                .map(|w| w == Windows::On)
+                .or(line.lan)
+                .unwrap_or(true),
             replace: args.replace,
             rules,
             ..request(device, mode)

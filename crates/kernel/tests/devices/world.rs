@@ -257,6 +257,7 @@ pub(crate) fn request(down: &str, up: &str, framing: &str) -> Request {
         ingress: Ingress::Auto,
         mode: Mode::Ping,
         windows: true,
+        lan: true,
         mss: Mss::Auto,
         replace: false,
     }

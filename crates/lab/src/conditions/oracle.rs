@@ -70,6 +70,7 @@ fn request(site: &Site, rates: PerDirection<Rate>) -> Request {
         ingress: Ingress::Auto,
         mode: Mode::Ping,
         windows: true,
+        lan: true,
         mss: Mss::Auto,
         replace: false,
         rules: Vec::new(),

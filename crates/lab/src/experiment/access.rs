@@ -10,6 +10,7 @@ use evenkeel_core::pipe::{Bucket, BucketKind, Buffer, PipeConfig, RateTrace};
 use evenkeel_core::{Framing, Rate};
 use serde::Deserialize;
 
+use super::changing::SwingSpec;
 use super::values::{buffer, within};
 use crate::hop::{HopClock, HopConfig, Stalls};
 use crate::millis::millis;
@@ -153,29 +154,37 @@ pub struct RadioSpec {
     /// Up to so much more delay, each way: tries on the air.
     #[serde(default)]
     pub jitter_ms: f64,
+    /// What it carries changes by itself, instead of `rate`.
+    pub swing: Option<SwingSpec>,
 }
 
 impl RadioSpec {
     pub(super) fn check(&self) -> Result<(), String> {
         within("radio turns_ms", self.turns_ms, 0.0, 1000.0)?;
-        within("radio jitter_ms", self.jitter_ms, 0.0, 1000.0)
+        within("radio jitter_ms", self.jitter_ms, 0.0, 1000.0)?;
+        let swing = self.swing.as_ref().map(SwingSpec::check);
+        swing.map_or(Ok(()), |s| s.map_err(|e| format!("radio swing {e}")))
     }
 
-    /// One direction of it.
-    pub(crate) fn make(&self, seed: u64) -> PipeConfig {
-        PipeConfig {
-            rate: RateTrace::constant(self.rate),
+    /// Both directions of it, towards the client first, for so long.
+    pub(crate) fn make(&self, seed: u64, length: Duration) -> [PipeConfig; 2] {
+        let swung = self.swing.as_ref().map(|s| s.make(seed, length));
+        let (down, up, wander) = swung.map_or_else(Default::default, |s| (s.down, s.up, s.rtt));
+        let wander: Vec<_> = wander.into_iter().map(|(t, more)| (t, more / 2)).collect();
+        [(down, seed), (up, !seed)].map(|(steps, seed)| PipeConfig {
+            // Empty without a swing; else checked when the file was read.
+            rate: RateTrace::steps(steps, None).unwrap_or_else(|_| RateTrace::constant(self.rate)),
             framing: Framing::default(),
             buffer: self.buffer,
             bucket: None,
             managed: None,
             turns: millis(self.turns_ms),
             delay: Duration::ZERO,
-            wander: Vec::new(),
+            wander: wander.clone(),
             jitter: millis(self.jitter_ms),
             loss: 0.0,
             seed,
-        }
+        })
     }
 }
 
@@ -218,6 +227,38 @@ mod tests {
     }
 
     #[test]
+    fn radio_swings_each_way_by_itself() {
+        let radio = |swing| {
+            let text = format!(
+                "radio = [{{ client = 1, rate = \"9mbit\", buffer = \"9ms\", turns_ms = 1.0{swing} }}]"
+            );
+            parse("", &text).unwrap().radio.remove(0)
+        };
+        let swing = ", swing = { kind = \"walk\", seed = 1, every_ms = 500.0, factor = 1.5, \
+                     down = [\"5mbit\", \"60mbit\"], up = [\"1mbit\", \"2mbit\"], rtt_ms = [0.0, 0.0] }";
+        let length = Duration::from_secs(10);
+        let [down, up] = radio(swing).make(3, length);
+        let within = |pipe: &PipeConfig, low, high| {
+            (0..20).all(|i| {
+                let rate = pipe.rate.at(Duration::from_millis(i * 500)).0;
+                (Rate::from_kbit(low)..=Rate::from_kbit(high)).contains(&rate)
+            })
+        };
+        assert!(within(&down, 5_000, 60_000) && within(&up, 1_000, 2_000));
+        assert_eq!(
+            radio(swing).make(3, length)[0].rate,
+            down.rate,
+            "the seed makes it"
+        );
+        let constant = radio("").make(3, length);
+        assert!(
+            constant
+                .iter()
+                .all(|p| p.rate == RateTrace::constant(Rate::from_kbit(9_000)))
+        );
+    }
+
+    #[test]
     fn mistakes_are_refused() {
         for (line, top, says) in [
             ("", "beside = 1", "need line.box_in_front"),
@@ -226,6 +267,13 @@ mod tests {
                 "",
                 "radio = [{ client = 3, rate = \"4mbit\", buffer = \"9ms\", turns_ms = 1.0 }]",
                 "radio client is 3",
+            ),
+            (
+                "",
+                "radio = [{ client = 1, rate = \"4mbit\", buffer = \"9ms\", turns_ms = 1.0, swing = \
+                 { kind = \"walk\", seed = 1, every_ms = 500.0, down = [\"1mbit\", \"4mbit\"], \
+                 up = [\"1mbit\", \"4mbit\"], rtt_ms = [0.0, 0.0] } }]",
+                "radio swing a walk needs a factor",
             ),
         ] {
             let e = parse(line, top).unwrap_err();

@@ -90,6 +90,7 @@ pub(crate) fn request(device: &str, down: Rate, up: Rate) -> Request {
         ingress: Ingress::Auto,
         mode: Mode::Ping,
         windows: false,
+        lan: false,
         mss: Mss::Off,
         replace: false,
         rules: Vec::new(),

@@ -147,18 +147,21 @@ impl Job {
             voice.say(&format!("{head}{said}"));
         }
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
+        let volume = config.of(&device).volume;
+        let people = {
+            let (device, dir) = (device.clone(), args.profile_dir.clone());
+            let (rules, by_hand) = (settings.request.rules.clone(), self.by_hand.clone());
+            let says = Arc::clone(&self.common.voice);
+            move || {
+                let accountant = Accountant::start(&dir, &device, volume);
+                People::start(&device, &rules, by_hand, accountant, move |said| {
+                    says.say(said);
+                })
+            }
+        };
         let mut watcher =
-            LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device);
-        let accountant = Accountant::start(&args.profile_dir, &device, config.of(&device).volume);
-        let says = Arc::clone(&self.common.voice);
-        let rules = &settings.request.rules;
-        let people = People::start(
-            &device,
-            rules,
-            self.by_hand.clone(),
-            accountant,
-            move |said| says.say(said),
-        );
+            LineWatcher::new(voice, pulse, args.verbose, head, &args.profile_dir, &device)
+                .with_people(people);
         let ended = evenkeel_autorate::run(settings, &self.order, &mut watcher);
         let (how, said) = match &ended {
             Ok(Ended::AsBefore) => ("evenkeel run ended", "as it was before"),
@@ -172,7 +175,6 @@ impl Job {
             ),
             Err(_) => ("evenkeel run failed", ""),
         };
-        drop(people);
         watcher.close(how);
         ended?;
         print(&format!("{device}: {said}\n"))

@@ -15,6 +15,7 @@ use evenkeel_history::{Kind, Look, Recorder};
 use evenkeel_sys::clock;
 use evenkeel_terminal::print;
 
+use super::people::People;
 use crate::service::Service;
 
 /// Says things to people, from several lines.
@@ -67,6 +68,9 @@ pub(crate) struct LineWatcher {
     history: Recorder,
     /// The last look; `None`: the line is not followed yet.
     looked: Option<Duration>,
+    /// Starts `people` once the line is followed: a line that is refused has nothing to count.
+    starts: Option<Box<dyn FnOnce() -> People>>,
+    people: Option<People>,
 }
 
 impl LineWatcher {
@@ -85,6 +89,16 @@ impl LineWatcher {
             head,
             history: Recorder::new(dir, device),
             looked: None,
+            starts: None,
+            people: None,
+        }
+    }
+
+    /// `starts` is called once, when the line is followed.
+    pub(crate) fn with_people(self, starts: impl FnOnce() -> People + 'static) -> Self {
+        LineWatcher {
+            starts: Some(Box::new(starts)),
+            ..self
         }
     }
 
@@ -111,6 +125,7 @@ impl LineWatcher {
         if self.looked.is_none() {
             return;
         }
+        self.people = None;
         self.keep(Kind::Ended, how);
         let trouble = self.history.close();
         self.warn(trouble);
@@ -132,6 +147,7 @@ impl Watcher for LineWatcher {
         let now = clock::monotonic();
         if self.looked.is_none() {
             self.keep(Kind::Began, "evenkeel run began");
+            self.people = self.starts.take().map(|starts| starts());
         }
         let span = self
             .looked

@@ -34,7 +34,7 @@ fn what_is_probed_can_be_told() {
         refused(
             &evenkeel(dir, "run"),
             2,
-            "none.toml: line 2, column 12: target \"a b\" is",
+            "none.toml: line 2, column 13: target \"a b\" is",
         );
     });
 }

@@ -153,7 +153,7 @@ impl Controller {
             .capacity
             .is_none_or(|c| down.throughput(&context) > FULL * c.0);
         let short = up.capacity.is_some_and(|(c, _)| {
-            let sent = up.meter.queue(c, left) + 2.0 * context.packet / c;
+            let sent = up.meter.queue_since(f64::MIN, c, left) + 2.0 * context.packet / c;
             queue > sent + context.rise + context.wander
         });
         full && up.is_tested() && short && self.in_use(DOWN, now)

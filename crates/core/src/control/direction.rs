@@ -212,8 +212,9 @@ pub(super) struct DirectionState {
     pub latest: Option<Point>,
     /// No queue since.
     quiet: f64,
-    /// The latest queue was gone then, or the latest try over.
-    settled: f64,
+    /// The probe that saw that the latest queue was gone, or the latest try over: when it was sent, and how long it
+    /// waited.
+    settled: (f64, f64),
     /// When the latest probe was sent that met no queue.
     clear: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
@@ -264,7 +265,7 @@ impl DirectionState {
             bound: None,
             latest: None,
             quiet: 0.0,
-            settled: f64::MIN,
+            settled: (f64::MIN, 0.0),
             clear: f64::MIN,
             next_probe_up: 0.0,
             patience: PATIENCE,
@@ -380,6 +381,11 @@ impl DirectionState {
         })
     }
 
+    /// A queue has gone, or a try is over.
+    fn settles(&mut self, now: f64) {
+        self.settled = self.latest.map_or((now, 0.0), |p| (p.left, p.queue));
+    }
+
     /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
     fn estimate(&self, from: f64, context: &Context) -> Option<RateFit> {
         // On a line that never settles what was some time ago says nothing, unless nothing else is known.
@@ -391,13 +397,14 @@ impl DirectionState {
             f64::MIN
         };
         let from = from.max(recent);
-        let mut fit = self.run.rate_fit(
+        let fit = self.run.rate_fit(
             &self.meter,
             from,
             context.noise,
             context.pace,
             context.packet,
-        )?;
+        );
+        let mut fit = fit.or_else(|| self.first_look(context))?;
         // Senders far away burst and pause, so between two queues there may be none.
         if let (Direction::Down, Some((known, _))) = (self.dir, self.capacity) {
             if self.is_volatile(context.now) {
@@ -408,6 +415,32 @@ impl DirectionState {
             }
         }
         Some(fit)
+    }
+
+    /// What the line carries if nothing else is known: what we sent since a probe that met no queue made this one. A
+    /// packet may be in front of each probe.
+    fn first_look(&self, context: &Context) -> Option<RateFit> {
+        let p = self.latest.filter(|_| {
+            self.dir == Direction::Up && self.capacity.is_none() && self.clear > f64::MIN
+        })?;
+        let sent = self.meter.between(self.clear, p.left)?;
+        let (time, queue) = (p.left - self.clear, p.queue - context.rise);
+        let capacity = self
+            .meter
+            .carries((self.clear, 0.0), queue, p.left, sent / time);
+        let noise = context.noise.max(context.packet / capacity);
+        // What stalled is answered at once, so that each waits for less than the one before.
+        let explained = |p: &Point| {
+            let made = self.meter.queue_after((self.clear, 0.0), capacity, p.left);
+            (p.queue - context.rise - made).abs() < 2.0 * noise
+        };
+        let error = noise / time;
+        let is_made = queue > 0.0 && error < 0.2 && self.run.iter().all(explained);
+        is_made.then_some(RateFit {
+            known: Estimate { capacity, error },
+            most: capacity,
+            level: false,
+        })
     }
 
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
@@ -488,6 +521,11 @@ impl DirectionState {
         }
     }
 
+    /// A queue stands that is to go.
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self.phase, Phase::Drain(_))
+    }
+
     /// A queue stands that may be somebody else's: it did not follow a cut.
     fn is_contested(&self) -> bool {
         match self.phase {
@@ -549,11 +587,23 @@ impl DirectionState {
             {
                 self.follow(queue, standing_queue, context)
             }
-            _ if self.run.len() >= 2 && self.is_loaded(context) => self.congested(context),
-            Phase::Open(opening) => self.open(opening, context),
+            Phase::Open(opening) => match self.meets_a_queue(context) {
+                Outcome::Nothing => self.open(opening, context),
+                known => known,
+            },
+            _ if self.run.len() >= 2 => self.meets_a_queue(context),
             Phase::Steady if may_probe_up => self.steady(context),
             Phase::ProbeUp(step) if self.run.is_empty() => self.probe_up(step, context),
             _ => Outcome::Nothing,
+        }
+    }
+
+    /// Two probes in a row did.
+    fn meets_a_queue(&mut self, context: &Context) -> Outcome {
+        if self.run.len() >= 2 && self.is_loaded(context) {
+            self.congested(context)
+        } else {
+            Outcome::Nothing
         }
     }
 

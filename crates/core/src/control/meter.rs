@@ -57,28 +57,32 @@ impl Meter {
         Some(b0 + (b1 - b0) * (t - t0) / (t1 - t0))
     }
 
-    /// How long what came until `t` waits then where `carries` bytes per second leave, s.
-    pub(super) fn queue(&self, carries: f64, t: f64) -> f64 {
-        self.queue_since(f64::MIN, carries, t)
-    }
-
-    /// The same of what came from `since` on.
+    /// How long what came from `since` until `t` waits then where `carries` bytes per second leave, s.
     pub(super) fn queue_since(&self, since: f64, carries: f64, t: f64) -> f64 {
-        let steps = self.readings.iter().zip(self.readings.iter().skip(1));
-        let steps = steps.filter(|(_, b)| b.0 > since);
-        let steps = steps.take_while(|(_, b)| b.0 <= t);
-        steps.fold(0.0, |queue: f64, (a, b)| {
-            (queue + (b.1 - a.1) / carries - (b.0 - a.0)).max(0.0)
-        })
+        self.queue_after((since, 0.0), carries, t)
     }
 
-    /// What leaves, bytes per second, if what came until `t` waits for `queue` s then; at most `most`, and not
-    /// below half of it.
-    pub(super) fn carries(&self, queue: f64, t: f64, most: f64) -> f64 {
+    /// The same if what comes at a time waits for so long, s.
+    pub(super) fn queue_after(&self, (since, waits): (f64, f64), carries: f64, t: f64) -> f64 {
+        let mut before = (since, self.until(since));
+        let mut queue = waits;
+        let steps = self.readings.iter().filter(|r| r.0 > since && r.0 <= t);
+        for &(at, bytes) in steps {
+            if let (since, Some(known)) = before {
+                queue = (queue + (bytes - known) / carries - (at - since)).max(0.0);
+            }
+            before = (at, Some(bytes));
+        }
+        queue
+    }
+
+    /// What leaves, bytes per second, if what comes at the time of `from` waits for so long as `from` says, and what
+    /// comes at `t` for `queue` s; at most `most`, and not below half of it.
+    pub(super) fn carries(&self, from: (f64, f64), queue: f64, t: f64, most: f64) -> f64 {
         let (mut low, mut high) = (0.5 * most, most);
         for _ in 0..HALVINGS {
             let middle = 0.5 * (low + high);
-            if self.queue(middle, t) >= queue {
+            if self.queue_after(from, middle, t) >= queue {
                 low = middle;
             } else {
                 high = middle;
@@ -136,11 +140,11 @@ mod tests {
             m.note(t, b);
         }
         for (t, waits) in [(2.0, 0.0), (3.0, 0.5), (4.0, 0.0)] {
-            assert!((m.queue(200.0, t) - waits).abs() < 1e-9);
+            assert!((m.queue_since(1.0, 200.0, t) - waits).abs() < 1e-9);
         }
-        let carries = m.carries(0.5, 3.0, 300.0);
+        let carries = m.carries((1.0, 0.0), 0.5, 3.0, 300.0);
         assert!((carries / 200.0 - 1.0).abs() < 2e-3, "{carries}");
-        assert!((m.carries(0.0, 2.0, 300.0) - 300.0).abs() < 1e-9);
+        assert!((m.carries((1.0, 0.0), 0.0, 2.0, 300.0) - 300.0).abs() < 1e-9);
     }
 
     #[test]

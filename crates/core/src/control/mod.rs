@@ -38,8 +38,10 @@ pub use reason::{Notice, Reason};
 const FAST: f64 = 0.020;
 /// Between probes of a line that is not.
 const SLOW: f64 = 0.100;
-/// Probes may take so much of a slow line.
+/// Probes may take so much of a slow line, and so much while a queue is drained: what is cut for it is given back the
+/// sooner.
 const SHARE: f64 = 0.015;
+const SHARE_QUEUED: f64 = 0.045;
 /// A line is loaded from this share of its capacity on, or from this rate where none is known.
 const LOADED: f64 = 0.10;
 const LOADED_RATE: f64 = 32_000.0;
@@ -374,7 +376,12 @@ impl Controller {
             .filter_map(|w| w.capacity)
             .map(|c| c.0)
             .fold(f64::MAX, f64::min);
-        let fair = f64::from(self.settings.probe) / (SHARE * slowest);
+        let share = if self.directions.iter().any(DirectionState::is_queued) {
+            SHARE_QUEUED
+        } else {
+            SHARE
+        };
+        let fair = f64::from(self.settings.probe) / (share * slowest);
         let pace = if now - self.loaded < LINGER {
             FAST.max(fair)
         } else {

@@ -108,6 +108,10 @@ impl Run {
         self.points.len()
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Point> {
+        self.points.iter()
+    }
+
     pub(super) fn clear(&mut self) {
         self.points.clear();
         self.persistent = false;

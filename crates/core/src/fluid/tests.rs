@@ -397,3 +397,19 @@ fn most_lines(silent: bool, [known, hungry, long]: [u32; 3]) {
     );
     assert!(queued * 100 < directions * long, "{queued} of {directions}");
 }
+
+/// The first upload ever, on 640 kbit/s in cells with a buffer of 0.4 s.
+#[test]
+fn a_first_upload_fills_no_buffer() {
+    for stamps in [true, false] {
+        let mut scene = home(stamps);
+        scene.framing = Framing::new(Mode::Atm, 40, 0);
+        scene.sides.up = Side {
+            capacity: vec![(0.0, 80e3)],
+            buffer: 0.4 * 80e3,
+        };
+        scene.loads.up = vec![(5.0, 7.0, 1)];
+        let j = run(&scene, &mut |_, _| {}).up;
+        assert!(j.queue < 0.015 && j.queued == 0.0, "{stamps} {j:?}");
+    }
+}

@@ -149,21 +149,16 @@ impl DirectionState {
         })
     }
 
-    /// A queue that nobody tried for says that what was sent is more than the line carries: our own bytes say how
-    /// much more, or how soon it came. A packet may be in front of the probe.
+    /// A queue that nobody tried for says that what was sent is more than the line carries. What was sent since the
+    /// latest queue had gone says how much more.
     fn shown_by_own_bytes(&self, queue: f64, context: &Context) -> Option<f64> {
         let (capacity, p) = (self.capacity?.0, self.latest?);
         if self.dir == Direction::Down || self.phase != Phase::Steady {
             return None;
         }
-        let certain = queue - context.packet / capacity - context.wander;
-        if certain > self.meter.queue(capacity, p.left) {
-            return Some(self.meter.carries(certain, p.left, capacity));
-        }
-        let grew = certain / (p.left - self.settled);
-        let full = self.meter.between(self.settled, p.left);
-        let full = full.is_some_and(|sent| sent > FULL * capacity * (p.left - self.settled));
-        (full && certain > 0.0).then(|| capacity / (1.0 + grew))
+        let certain = queue - std::f64::consts::SQRT_2 * context.noise;
+        let carries = self.meter.carries(self.settled, certain, p.left, capacity);
+        (carries < capacity).then_some(carries)
     }
 
     /// The line carries less than was thought: what was known before is no evidence any more.
@@ -427,7 +422,7 @@ impl DirectionState {
 
     pub(super) fn drained(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
-        self.settled = context.now;
+        self.settles(context.now);
         self.next_probe_up =
             context.now + self.patience * (1.0 - self.volatility(context.now)).powi(2);
         self.quiet = context.now;

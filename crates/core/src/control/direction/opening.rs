@@ -18,8 +18,10 @@ const FIRST: f64 = 32_000.0;
 const TRIED: f64 = 0.7;
 /// From one step to the next, as a factor (RFC 5681, 3.1: twice for each round trip).
 const GROWS: f64 = 2.0;
-/// Acknowledgements take less than this share of what they acknowledge.
-const ACKNOWLEDGES: f64 = 0.125;
+/// After a queue half of that, as a logarithm, and at least this.
+const GROWS_LEAST: f64 = 1.19;
+/// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
+const ACKNOWLEDGES: f64 = 0.07;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
 
@@ -32,6 +34,8 @@ pub(in crate::control) struct Opening {
     since: f64,
     /// The most that passed without a queue, bytes/s.
     passed: f64,
+    /// How far the next step goes, as a factor.
+    grows: f64,
 }
 
 impl Default for Opening {
@@ -40,6 +44,7 @@ impl Default for Opening {
             level: FIRST,
             since: f64::MIN,
             passed: 0.0,
+            grows: GROWS,
         }
     }
 }
@@ -66,10 +71,16 @@ impl DirectionState {
         let Some(level) = self.let_out(opening, context) else {
             return Outcome::Nothing;
         };
+        if !self.is_somebody_elses(opening, context) {
+            return self.falls_back(opening, context);
+        }
+        // On a line that carries half of it a queue shows after that.
+        let shows = context.rise + context.packet / level;
         // What the latest answer can know of.
         let told = self.latest.map_or(f64::MIN, |p| p.left);
-        let span = told - opening.since.max(told - 2.0 * context.rtt - context.pace);
-        if span <= 0.0 || !self.is_somebody_elses(opening, context) {
+        let back = shows.max(2.0 * context.rtt + context.pace);
+        let span = told - opening.since.max(told - back);
+        if span < 0.99 * shows {
             return Outcome::Nothing;
         }
         let sent = self.meter.between(told - span, told).unwrap_or(0.0);
@@ -79,13 +90,33 @@ impl DirectionState {
         // A queue that is not seen yet may hold some of it.
         let carries = sent / (span + context.rise + context.wander);
         self.phase = Phase::Open(Opening {
-            level: level * GROWS,
+            level: level * opening.grows,
             since: context.now,
             passed: if self.is_clear_of_queues(context) {
                 opening.passed.max(carries)
             } else {
                 opening.passed
             },
+            ..opening
+        });
+        Outcome::Changed(Reason::Opening { dir: self.dir })
+    }
+
+    /// A queue stands that what was let out has made, and it is not known yet what the line carries: no more is let
+    /// out than what passed without one.
+    fn falls_back(&mut self, opening: Opening, context: &Context) -> Outcome {
+        let level = opening.passed.max(ACKNOWLEDGES * context.comes).max(FIRST);
+        // A packet in front of a probe is no queue.
+        let least = context.rise + 2.0 * context.packet / opening.level;
+        let stands = self.run.len() >= 2 && self.latest.is_some_and(|p| p.queue > least);
+        if !stands || level >= opening.level {
+            return Outcome::Nothing;
+        }
+        self.phase = Phase::Open(Opening {
+            level,
+            since: context.now,
+            grows: opening.grows.sqrt().max(GROWS_LEAST),
+            ..opening
         });
         Outcome::Changed(Reason::Opening { dir: self.dir })
     }

@@ -223,7 +223,7 @@ impl DirectionState {
     /// The try is over: so much went through.
     fn rests(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
-        self.settled = context.now;
+        self.settles(context.now);
         self.next_probe_up =
             context.now + 0.5 * self.patience * (1.0 - self.volatility(context.now)).powi(2);
         Outcome::Changed(Reason::Proven { dir: self.dir })

@@ -12,7 +12,8 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, RttSample, Settings};
-use evenkeel_core::{Framing, PerDirection};
+use evenkeel_core::plan::Target;
+use evenkeel_core::{Direction, Framing, PerDirection, Rate};
 use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
@@ -20,8 +21,10 @@ use crate::asked::Reflector;
 use crate::budget::{Purse, SEARCH};
 use crate::candidates::{Candidate, candidates};
 use crate::choice::{self, Choice};
+use crate::cooperation::{self, Cooperate, Cooperation, Shared};
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
+use crate::gateway_beacons::GatewayBeacons;
 use crate::passing::Passed;
 use crate::reflector::{Found, Host, find};
 use crate::stamps;
@@ -72,6 +75,15 @@ pub struct Daemon {
     spared: Duration,
     /// It could not be written down, which was told.
     unwritten: bool,
+    /// What the controller wants of the whole line, and what of it is in force here.
+    targets_of_line: PerDirection<Option<Target>>,
+    in_force: PerDirection<Option<Target>>,
+    /// Others on the LAN, unless there is no way to hear them.
+    cooperation: Option<Cooperation>,
+    /// Those behind us, who are told that we shape for them.
+    behind: Option<GatewayBeacons>,
+    /// Bytes of ours on the line, as last counted.
+    carried: PerDirection<f64>,
 }
 
 impl Daemon {
@@ -109,12 +121,43 @@ impl Daemon {
             purse: None,
             spared: Duration::ZERO,
             unwritten: false,
+            targets_of_line: PerDirection::default(),
+            in_force: PerDirection::default(),
+            cooperation: None,
+            behind: None,
+            carried: PerDirection::default(),
+        })
+    }
+
+    /// From now on the line is shared with others on the LAN who look after it.
+    pub fn cooperate(&mut self, with: &Cooperate, observer: &mut dyn Observer) {
+        self.behind = Some(GatewayBeacons::start(
+            &self.device,
+            with,
+            cooperation::draw(),
+        ));
+        match Cooperation::join(&self.device, self.live.index(), with) {
+            Ok(joined) => self.cooperation = Some(joined),
+            Err(why) => observer.event(Event::Group(cooperation::News::Without(why))),
+        }
+    }
+
+    /// What the line is shaped to by all of us together.
+    fn shaped(&self) -> PerDirection<Option<Rate>> {
+        let shaped = self.live.shaped();
+        PerDirection::of(|d| {
+            let (rate, line, ours) = (shaped[d]?, self.targets_of_line[d], self.in_force[d]);
+            let (Some(line), Some(ours)) = (line, ours) else {
+                return Some(rate);
+            };
+            let part = line.capacity.bps() as f64 / ours.capacity.bps().max(1) as f64;
+            Some(Rate::from_bps((rate.bps() as f64 * part) as u64))
         })
     }
 
     /// Now.
     pub fn snapshot(&self) -> Snapshot {
-        let PerDirection { up, down } = self.live.shaped();
+        let PerDirection { up, down } = self.shaped();
         Snapshot {
             view: self.controller.view(clock::monotonic()),
             down,
@@ -122,6 +165,10 @@ impl Daemon {
             own_queue: PerDirection::default(),
             passed: self.passed,
             probing: self.purse.as_ref().map(Purse::spent),
+            shared: self
+                .cooperation
+                .as_ref()
+                .map_or_else(Shared::default, Cooperation::shared),
         }
     }
 
@@ -151,6 +198,7 @@ impl Daemon {
         let mut next_look = next_probe;
         while !stop.load(Ordering::Relaxed) {
             let now = clock::monotonic();
+            self.meet(now, observer)?;
             if now >= next_probe {
                 self.count()?;
                 if let Some(reflector) = self.choice.used_mut()
@@ -454,14 +502,23 @@ impl Daemon {
         let c = self.live.counters()?;
         let now = clock::monotonic();
         let header = f64::from(self.live.frame().0);
-        let wire = |bytes: u64, packets: u64| {
+        let beacons = self.cooperation.as_ref().map(Cooperation::beacons);
+        let beacons = beacons.unwrap_or_default();
+        let wire = |bytes: u64, packets: u64, (ours, of): (f64, f64)| {
             let packets = packets as f64;
-            self.framing
-                .wire_bytes(bytes as f64 - header * packets, packets)
+            let ip = bytes as f64 - header * packets - ours;
+            self.framing.wire_bytes(ip, packets - of)
         };
+        self.carried = PerDirection {
+            up: wire(c.tx_bytes, c.tx_packets, beacons.up),
+            down: wire(c.rx_bytes, c.rx_packets, beacons.down),
+        };
+        let others = self.cooperation.as_mut();
+        let others = others.map(|group| group.carried(now, self.in_force));
+        let others = others.unwrap_or_default();
         let counted = Counted {
-            up: wire(c.tx_bytes, c.tx_packets),
-            down: wire(c.rx_bytes, c.rx_packets),
+            up: self.carried.up + others.up,
+            down: self.carried.down + others.down,
         };
         self.controller.counted(now, counted);
         let ip = |bytes: u64, packets: u64| Passed {
@@ -518,13 +575,85 @@ impl Daemon {
         Ok(())
     }
 
+    /// Meets the others: hears them, tells them about us, and takes what of the line is ours.
+    fn meet(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
+        if let Some(behind) = &mut self.behind {
+            behind.tell(now);
+        }
+        let Some(group) = &mut self.cooperation else {
+            return Ok(());
+        };
+        let news = group.hear(now);
+        let hosts = group.hosts();
+        if !news.is_empty() {
+            self.controller.probed_by(now, hosts);
+        }
+        for news in news {
+            observer.event(Event::Group(news));
+        }
+        let view = self.controller.view(now);
+        let capacity = PerDirection {
+            up: view.up.capacity,
+            down: view.down.capacity,
+        };
+        let Some(group) = &mut self.cooperation else {
+            return Ok(());
+        };
+        if group.is_due(now, self.carried, capacity) {
+            let middle = group.middle(capacity);
+            for d in Direction::BOTH {
+                if let Some(middle) = middle[d] {
+                    self.controller.agree(now, d, middle);
+                }
+            }
+            let targets = self.targets_of_line;
+            let known = cooperation::Now {
+                capacity,
+                has_stranger: PerDirection::of(|d| self.controller.competes(d)),
+                carried: self.carried,
+                tiers: self.live.tiers()?,
+                waits: self.live.own_queue()?,
+                shaped: self.live.shaped(),
+                permille: targets.map(|t| t.map_or(1000, |t| t.permille.min(1000))),
+            };
+            group.tell(now, &known);
+        }
+        self.put(false)
+    }
+
+    /// Puts in force what of the line is ours, if that is other than what is; `anew`: what the line is shaped to is.
+    fn put(&mut self, anew: bool) -> Result<(), Error> {
+        let now = clock::monotonic();
+        let targets = self.targets_of_line;
+        let bounded = match &mut self.cooperation {
+            None => targets,
+            Some(group) => {
+                let view = self.controller.view(now);
+                let capacity = PerDirection {
+                    up: view.up.capacity,
+                    down: view.down.capacity,
+                };
+                group.bound(targets, capacity)
+            }
+        };
+        if anew || !cooperation::are_same(bounded, self.in_force) {
+            self.live.set(bounded, now)?;
+            self.in_force = bounded;
+        }
+        Ok(())
+    }
+
     /// Does what the controller wants.
     fn act(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         while let Some(action) = self.controller.poll() {
             match action {
                 Action::Shape { targets, why } => {
-                    self.live.set(targets, clock::monotonic())?;
-                    observer.event(Event::Shaped { targets, why });
+                    self.targets_of_line = targets;
+                    self.put(true)?;
+                    let elsewhere = self.cooperation.as_ref();
+                    if !elsewhere.is_some_and(Cooperation::is_behind) {
+                        observer.event(Event::Shaped { targets, why });
+                    }
                 }
                 Action::Pace(pace) => self.pace = pace,
                 Action::Noticed(notice) => {

@@ -12,6 +12,7 @@ use evenkeel_core::units::rounded;
 use evenkeel_core::{PerDirection, Rate};
 
 use crate::budget::Spent;
+use crate::cooperation::{self, Shared};
 use crate::cross_traffic::News;
 use crate::passing::Passed;
 use crate::reflector::{Found, Origin, Probe};
@@ -91,6 +92,8 @@ pub enum Event {
     Noticed(Notice),
     /// Load on the line that is not ours.
     CrossTraffic(News),
+    /// Others on the LAN who look after the same line.
+    Group(cooperation::News),
     /// Somebody has taken away what was set up, this of it; it is set up again.
     Damaged(String),
     /// The device has gone.
@@ -115,6 +118,8 @@ pub struct Snapshot {
     pub passed: PerDirection<Passed>,
     /// What probing took this month, if there is a budget for it.
     pub probing: Option<Spent>,
+    /// Who shares the line with us, and what of it is ours.
+    pub shared: Shared,
 }
 
 /// Who is told.
@@ -208,6 +213,7 @@ impl fmt::Display for Event {
             Event::Gone => f.write_str("the device has gone: waiting for it"),
             Event::Back => f.write_str("the device is there again"),
             Event::CrossTraffic(news) => news.fmt(f),
+            Event::Group(news) => news.fmt(f),
             Event::Warning(w) => write!(f, "warning: {w}"),
         }
     }

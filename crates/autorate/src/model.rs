@@ -20,6 +20,7 @@ use evenkeel_sys::clock;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Spent;
+use crate::cooperation::Shared;
 use crate::cross_traffic::{CrossTraffic, News};
 use crate::error::Error;
 use crate::event::{Event, Snapshot};
@@ -62,6 +63,9 @@ pub struct Model {
     /// What probing took this month, if there is a budget for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     probing: Option<Spent>,
+    /// Others on the LAN who share the line.
+    #[serde(default)]
+    shared: Shared,
     /// The price by day.
     days: Days,
     /// The framing that `evenkeel line` measured.
@@ -195,6 +199,7 @@ impl Keeper {
             gone_since_s: None,
             reflector: None,
             probing: None,
+            shared: Shared::default(),
             base_ms: None,
             rise_ms: 0.0,
             down: way(0),
@@ -248,6 +253,7 @@ impl Keeper {
             Event::Noticed(_)
             | Event::Damaged(_)
             | Event::CrossTraffic(_)
+            | Event::Group(_)
             | Event::Limited { .. }
             | Event::Budget { .. }
             | Event::Stamps { .. } => {}
@@ -278,6 +284,7 @@ impl Keeper {
         self.model.base_ms = look.view.base_ms;
         self.model.rise_ms = look.view.rise_ms;
         self.model.probing = look.probing;
+        self.model.shared = look.shared.clone();
         let own = look.own_queue.map(|q| q.as_secs_f64() * 1e3);
         self.model.down.own_queue_ms = own.down;
         self.model.up.own_queue_ms = own.up;
@@ -285,7 +292,10 @@ impl Keeper {
         let up = self.model.up.look(&look.view.up, look.up, span);
         self.learned.down.look(&look.view.down, span);
         self.learned.up.look(&look.view.up, span);
-        self.passing.look(&look.view, look.passed, now);
+        // The queue is of all who share the line, and what passed of us alone.
+        if look.shared.peers.is_empty() {
+            self.passing.look(&look.view, look.passed, now);
+        }
         self.model.packet_cost = self.passing.cost();
         self.model.days.add(&date(clock::realtime()), &down, &up);
         self.write(now, dir, device)
@@ -349,6 +359,30 @@ impl Model {
         )
     }
 
+    /// Who shares the line, in lines; empty while nobody does.
+    fn show_shared(&self) -> String {
+        let rate = |r: Option<Rate>| r.map_or("any".into(), rounded::rate);
+        let mut text = String::new();
+        let peers = &self.shared.peers;
+        if let Some(gateway) = peers.iter().find(|p| p.gateway) {
+            let who = gateway.address;
+            return format!("    shaping is left to the gateway {who}, which has an evenkeel\n");
+        }
+        if !peers.is_empty() {
+            let (down, up) = (rate(self.shared.down), rate(self.shared.up));
+            let _ = writeln!(
+                text,
+                "    shared     by {} hosts, ours of it down {down}, up {up}",
+                peers.len() + 1
+            );
+        }
+        for p in peers {
+            let (down, up) = (rate(p.down), rate(p.up));
+            let _ = writeln!(text, "               {}: down {down}, up {up}", p.address);
+        }
+        text
+    }
+
     /// How sure the framing is, in lines; empty while nothing is known of it.
     pub fn show_framing(&self) -> String {
         let mut text = match self.framing {
@@ -389,6 +423,7 @@ impl Model {
         for (name, way) in [("download", &self.down), ("upload", &self.up)] {
             text += &way.show(name);
         }
+        text += &self.show_shared();
         if let Some(since) = self.cross_traffic_since_s {
             let _ = writeln!(
                 text,

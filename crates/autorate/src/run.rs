@@ -16,6 +16,7 @@ use evenkeel_kernel::{Request, Session, StateDir};
 use evenkeel_sys::clock;
 
 use crate::budget::{Budget, Purse};
+use crate::cooperation::Cooperate;
 use crate::daemon::Daemon;
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
@@ -42,6 +43,8 @@ pub struct Settings {
     pub targets: Vec<Host>,
     /// How much probing may take in a month; as much as it wants without it.
     pub budget: Option<Budget>,
+    /// Whether others on the LAN who look after the same line are met; not at all without it.
+    pub cooperate: Option<Cooperate>,
     /// Whether what was learned of the line before is the first guess.
     pub use_profile: bool,
     /// What the line is expected to carry at this time of the week; where that is known it is a better first guess
@@ -137,6 +140,9 @@ pub fn run(settings: Settings, order: &Order, watcher: &mut dyn Watcher) -> Resu
         };
         let mut daemon = Daemon::start(&dir, &request, bounds, targets.clone(), &mut books)?;
         daemon.purse = purse.take();
+        if let Some(with) = &settings.cooperate {
+            daemon.cooperate(with, &mut books);
+        }
         let followed = daemon.follow(&order.stop, &mut books);
         purse = daemon.purse.take();
         books.spent(purse.as_mut());

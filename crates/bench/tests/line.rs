@@ -181,6 +181,7 @@ fn run_begins_with(w: &emulated::World, profiles: &std::path::Path) -> Framing {
         targets: vec!["10.23.0.2".parse().unwrap()],
         budget: None,
         expected: evenkeel_core::PerDirection::default(),
+        cooperate: None,
         use_profile: true,
         profile_dir: profiles.to_owned(),
         state: StateDir::new(records.path()),

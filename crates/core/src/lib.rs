@@ -18,6 +18,7 @@ pub mod police;
 pub mod result;
 pub mod rules;
 pub mod segments;
+pub mod sharing;
 pub mod stats;
 pub mod swing;
 pub mod tc;

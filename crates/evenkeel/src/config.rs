@@ -41,6 +41,9 @@ struct Form {
     probe_budget: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
     lan: Option<bool>,
+    cooperate: Option<Spanned<String>>,
+    #[serde(default)]
+    secret: String,
     #[serde(default)]
     keep: bool,
     http: Option<Spanned<String>>,
@@ -162,6 +165,9 @@ pub(crate) struct Config {
     pub(crate) line: LineConfig,
     /// What holds for one.
     pub(crate) lines: Vec<(String, LineConfig)>,
+    /// Whether others on the LAN who look after the same line are met, and what they know beside it.
+    pub(crate) cooperate: Option<bool>,
+    pub(crate) secret: String,
     /// What is in force stays when `run` ends.
     pub(crate) keep: bool,
     /// Where pages are served.
@@ -240,6 +246,8 @@ impl Config {
             devices: once,
             line: usual,
             lines,
+            cooperate: all.switch("cooperate", form.cooperate.as_ref())?,
+            secret: form.secret,
             keep: form.keep,
             http: all.one("http", form.http.as_ref())?,
             http_names: form.http_names,
@@ -333,6 +341,22 @@ impl Text<'_> {
         values: &[Spanned<String>],
     ) -> Result<Vec<T>, String> {
         values.iter().map(|v| self.value(what, v)).collect()
+    }
+
+    fn switch(&self, what: &str, value: Option<&Spanned<String>>) -> Result<Option<bool>, String> {
+        let Some(value) = value else {
+            return Ok(None);
+        };
+        match value.get_ref().as_str() {
+            "on" => Ok(Some(true)),
+            "off" => Ok(Some(false)),
+            other => {
+                let at = place(self.0, value.span().start);
+                Err(format!(
+                    "{at}: {what} {other:?} is neither \"on\" nor \"off\""
+                ))
+            }
+        }
     }
 
     fn one<T: FromStr<Err: Display>>(
@@ -429,6 +453,7 @@ mod tests {
             ("max = [\n'1mbit',\n'0']", "line 3", "max "),
             ("http = 'here'", "line 1", "http "),
             ("\nhttp_read = 'me'", "line 2", "neither"),
+            ("cooperate = 'yes'", "line 1", "neither"),
             ("mqtt = 'http://x'", "line 1", "mqtt://"),
             ("[[line]]\nmode = 'ping'", "line 1", "device"),
             ("[[line]]\ndevice = 'a'\nmode = 'fast'", "line 3", "fast"),

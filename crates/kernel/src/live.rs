@@ -8,10 +8,11 @@
 
 use std::time::Duration;
 
+use evenkeel_core::classify::Tier;
 use evenkeel_core::control::RttSample;
 use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
-use evenkeel_core::{Framing, Line, PerDirection, Rate};
+use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
 use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
 use evenkeel_wire::link::Counters;
@@ -20,7 +21,7 @@ use crate::lease::RateLease;
 use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
-use crate::status::{damage, waiting};
+use crate::status::{damage, direction, waiting};
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
@@ -356,6 +357,30 @@ impl Live {
             found.down = takes(waiting(&self.session.qdiscs(link.index)?, INGRESS), rate);
         }
         Ok(found)
+    }
+
+    /// Bytes that our disciplines have sent so far, by tier, most urgent first; nought where a direction has none.
+    pub fn tiers(&mut self) -> Result<PerDirection<[u64; Tier::ALL.len()]>, Error> {
+        let framing = self.plan.line.framing;
+        let (device, ifb) = (self.plan.device.name.clone(), self.plan.ifb.clone());
+        let places = PerDirection {
+            up: (device, EGRESS),
+            down: (ifb, INGRESS),
+        };
+        let mut sent = PerDirection::<[u64; Tier::ALL.len()]>::default();
+        for d in Direction::BOTH {
+            let (name, major) = &places[d];
+            let found = direction(&mut self.session, name, Line::OPEN, framing, *major)?;
+            for t in found.tiers {
+                sent[d][t.tier as usize] = t.bytes;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Number of the device.
+    pub fn index(&self) -> u32 {
+        self.plan.device.ifindex
     }
 
     /// Leaves the device shaped, at what the line carries, as `shape` would have; the next start goes on from there.

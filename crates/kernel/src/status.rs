@@ -399,7 +399,7 @@ pub(crate) fn waiting(qdiscs: &[QdiscInfo], major: u16) -> u64 {
     leaves.map(|q| u64::from(q.stats.backlog)).sum()
 }
 
-fn direction(
+pub(crate) fn direction(
     session: &mut Session,
     device: &str,
     line: Rate,

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod net;
 pub mod pages;
 pub mod peers;
+pub mod shared_lan;
 pub mod topology;
 
 mod cell;

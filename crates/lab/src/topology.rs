@@ -167,7 +167,7 @@ impl Topology {
 }
 
 /// A pair of devices between router `near` and a host whose way out it is.
-fn connect(
+pub(crate) fn connect(
     near: &Netns,
     device: &str,
     near_ip: Ipv4Addr,
@@ -202,7 +202,7 @@ fn connect_by(
 }
 
 /// An end of an emulated line, from a thread inside its host.
-fn end(
+pub(crate) fn end(
     device: &str,
     kind: TunKind,
     ip: Ipv4Addr,
@@ -240,7 +240,7 @@ fn no_offloads(device: &str) -> Result<(), Error> {
 }
 
 /// Settings of a new namespace, from a thread inside it.
-fn prepare(name: &str) -> Result<(), Error> {
+pub(crate) fn prepare(name: &str) -> Result<(), Error> {
     net::up("lo", None)?;
     set_sysctl(
         "net.ipv4.ip_forward",
@@ -271,7 +271,7 @@ fn prepare(name: &str) -> Result<(), Error> {
 /// Source NAT on what leaves by a device, from a thread inside the router: by nftables, or where
 /// the kernel has none (Debian's User Mode Linux) by the older tables. Each has its own way to say
 /// which devices.
-fn masquerade(nft: &str, iptables: &str) -> Result<(), LabError> {
+pub(crate) fn masquerade(nft: &str, iptables: &str) -> Result<(), LabError> {
     let rules = format!(
         "table ip lab {{ chain out {{ type nat hook postrouting priority 100; oifname \"{nft}\" masquerade; }}; }}"
     );

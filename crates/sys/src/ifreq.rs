@@ -74,6 +74,29 @@ pub fn set_offload(device: &str, offload: Offload, on: bool) -> Result<(), Error
         .context(|| format!("set {offload:?} of {device}"))
 }
 
+/// The hardware address of an Ethernet `device`, in the calling thread's namespace.
+pub fn hardware_address(device: &str) -> Result<[u8; 6], Error> {
+    let what = || format!("ask for the hardware address of {device}");
+    let asks = control_socket().context(what)?;
+    let mut request = Ifreq::named(device).context(what)?;
+    // SAFETY: SIOCGIFHWADDR reads and writes one `struct ifreq`, which `request` is, and keeps no pointer to it.
+    let answer = unsafe {
+        let get = libc::SIOCGIFHWADDR as _;
+        libc::ioctl(asks.as_raw_fd(), get, request.as_mut_ptr())
+    };
+    Errno::result(answer).context(what)?;
+    // SAFETY: the call has filled in this member of the union, whose bytes are all integers.
+    let address = unsafe { request.0.ifr_ifru.ifru_hwaddr };
+    if address.sa_family != libc::ARPHRD_ETHER {
+        return Err(Error::new(what(), Errno::EAFNOSUPPORT));
+    }
+    let mut found = [0; 6];
+    for (to, from) in found.iter_mut().zip(address.sa_data) {
+        *to = from as u8;
+    }
+    Ok(found)
+}
+
 /// Whether an offload of `device` is on.
 pub fn offload(device: &str, offload: Offload) -> Result<bool, Error> {
     ethtool(device, offload.commands().0, 0)

@@ -9,6 +9,7 @@ pub mod clock;
 pub mod error;
 pub mod ifreq;
 pub mod memory;
+pub mod multicast;
 pub mod names;
 pub mod netlink;
 pub mod netns;
@@ -23,6 +24,7 @@ pub mod tun;
 pub mod watchdog;
 
 pub use error::Error;
+pub use multicast::LinkGroup;
 pub use netns::Netns;
 pub use packet_options::{DeviceName, PacketOptions};
 pub use watchdog::Watchdog;

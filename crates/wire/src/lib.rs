@@ -5,6 +5,7 @@
 //! is kept as bytes. Non-goals: every attribute the kernel has; only what evenkeel sends or reads.
 
 pub mod attr;
+pub mod beacon;
 pub mod conntrack;
 pub mod dns;
 mod error;

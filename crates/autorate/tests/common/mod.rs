@@ -56,6 +56,7 @@ impl Running {
             targets: Vec::new(),
             budget: None,
             expected: PerDirection::default(),
+            cooperate: None,
             use_profile: false,
             profile_dir: dir.join("lines"),
             state: StateDir::new(dir.join("run")),

@@ -28,6 +28,7 @@
 //!
 //! Whether the line never settles is no phase: it is how much it changed of late (`volatility`).
 
+mod agreed;
 mod compete;
 mod drain;
 mod opening;
@@ -87,6 +88,8 @@ const BEST: f64 = 0.01;
 const TESTED: f64 = 1.0;
 /// Less of a direction than this share of its capacity makes no queue: acknowledgements, and calls.
 const IN_USE: f64 = 0.1;
+/// One queue makes a line that others use as well less by this factor at most.
+const LEAST_IN_A_GROUP: f64 = 0.7;
 /// Jitter hides queues from this on, s.
 const HIDES: f64 = 0.002;
 
@@ -244,6 +247,8 @@ pub(super) struct DirectionState {
     wanders: bool,
     /// So many queues in a row went that may have been elsewhere.
     followed: u32,
+    /// What others send on this line is known so much later, s.
+    pub news: f64,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -281,6 +286,7 @@ impl DirectionState {
             wanders: false,
             followed: 0,
             is_ambiguous: false,
+            news: 0.0,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -493,11 +499,24 @@ impl DirectionState {
             _ => found,
         };
         let before = self.capacity.map(|c| c.0);
+        let value = Estimate {
+            capacity: value.capacity.max(self.least_in_a_group()),
+            ..value
+        };
         if before.is_none_or(|b| (value.capacity / b - 1.0).abs() >= SAME) {
             self.changed(before, value.capacity, now);
         }
         self.capacity = Some((value.capacity, now));
         self.error = value.error.max(BEST);
+    }
+
+    /// Where others' bytes are known late, a queue that is a stranger's seems to say that the line carries next to
+    /// nothing: one queue says no less than this, bytes/s.
+    fn least_in_a_group(&self) -> f64 {
+        match self.capacity {
+            Some((capacity, _)) if self.news > 0.0 => LEAST_IN_A_GROUP * capacity,
+            _ => 0.0,
+        }
     }
 
     /// So much was seen to pass without a queue.
@@ -513,8 +532,10 @@ impl DirectionState {
             return;
         };
         let by = (found / before).ln().abs();
-        // First looks are corrected, small changes are no volatility, and what did not follow a cut may be nobody's.
-        if self.is_attributed && !self.is_contested() && by > 0.1 && now - self.first > CORRECTED {
+        // First looks are corrected, small changes are no volatility, and what did not follow a cut may be nobody's. Where
+        // others' bytes are known late, what seems to change may be them.
+        let known = self.is_attributed && self.news == 0.0;
+        if known && !self.is_contested() && by > 0.1 && now - self.first > CORRECTED {
             self.stride = LARGEST_FIRST;
             let more = (VOLATILITY * by).min(ONE_CHANGE);
             self.volatility = ((self.volatility(now) + more).min(1.0), now);

@@ -42,6 +42,10 @@ const SLOW: f64 = 0.100;
 /// sooner.
 const SHARE: f64 = 0.015;
 const SHARE_QUEUED: f64 = 0.045;
+/// Where several hosts probe it, by so many times that.
+const TOGETHER: f64 = 2.5;
+/// What the others of them send is known so much later, s: two of their beacons.
+const NEWS: f64 = 0.2;
 /// A line is loaded from this share of its capacity on, or from this rate where none is known.
 const LOADED: f64 = 0.10;
 const LOADED_RATE: f64 = 32_000.0;
@@ -207,6 +211,8 @@ pub struct Controller {
     pace: f64,
     /// What is probed answers no more often than this, s.
     slowest_answers: f64,
+    /// So many hosts probe this line.
+    hosts: usize,
     /// Connections that pass, where nothing answers probes.
     passive_rtt: PassiveRtt,
     /// What is heard is theirs, and comes so often, s.
@@ -267,6 +273,7 @@ impl Controller {
             last_attributed: None,
             pace: SLOW,
             slowest_answers: 0.0,
+            hosts: 1,
             passive_rtt: PassiveRtt::default(),
             passive: None,
             loaded: f64::MIN,
@@ -381,6 +388,7 @@ impl Controller {
         } else {
             SHARE
         };
+        let share = share * (TOGETHER / self.hosts as f64).min(1.0);
         let fair = f64::from(self.settings.probe) / (share * slowest);
         let pace = if now - self.loaded < LINGER {
             FAST.max(fair)
@@ -413,6 +421,16 @@ impl Controller {
     /// What is probed answers no more often than each `interval`: so often it is asked at most.
     pub fn answers_each(&mut self, now: Duration, interval: Duration) {
         self.slowest_answers = seconds(interval);
+        self.set_pace(seconds(now));
+    }
+
+    /// So many hosts probe this line, and count what they send together.
+    pub fn probed_by(&mut self, now: Duration, hosts: usize) {
+        self.hosts = hosts.max(1);
+        let news = if self.hosts > 1 { NEWS } else { 0.0 };
+        for direction in self.directions.iter_mut() {
+            direction.news = news;
+        }
         self.set_pace(seconds(now));
     }
 
@@ -714,6 +732,21 @@ impl Controller {
             targets: self.shaped,
             why: self.why,
         });
+    }
+
+    /// Others on this line, whose bytes are counted with ours, think that it carries `middle` in this direction.
+    pub fn agree(&mut self, now: Duration, direction: Direction, middle: Rate) {
+        let now = seconds(now);
+        let context = self.context(direction, now);
+        if self.directions[direction].agree(bytes_per_s(middle), &context) {
+            self.why = Reason::Agreed { dir: direction };
+            self.apply(now);
+        }
+    }
+
+    /// Whether a queue of somebody else's stands in this direction, with whom the line is shared.
+    pub fn competes(&self, direction: Direction) -> bool {
+        matches!(self.directions[direction].phase, Phase::Compete(_))
     }
 
     /// What is known now.

@@ -60,6 +60,11 @@ pub enum Reason {
         /// In this direction.
         dir: Direction,
     },
+    /// Others on the line who know what is sent together think so.
+    Agreed {
+        /// In this direction.
+        dir: Direction,
+    },
     /// The delay did not follow what was done about it; the other direction is looked at.
     Elsewhere {
         /// Suspected in this direction.
@@ -126,6 +131,9 @@ impl fmt::Display for Reason {
             }
             Reason::Proven { dir } => {
                 write!(f, "{}: so much went through without a queue", word(dir))
+            }
+            Reason::Agreed { dir } => {
+                write!(f, "{}: agreed with the others on this line", word(dir))
             }
             Reason::Elsewhere { dir, queue_ms } => write!(
                 f,

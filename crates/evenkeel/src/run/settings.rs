@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use evenkeel_autorate::{Host, PROFILE_DIR, Settings, request};
+use evenkeel_autorate::{Cooperate, Host, PROFILE_DIR, Settings, request};
 use evenkeel_core::control::Bounds;
 use evenkeel_core::plan::{Choice, Mode};
 use evenkeel_core::rules::FlowRule;
@@ -42,6 +42,9 @@ pub(crate) struct Run {
     /// Hold queues behind the gateway short by receive windows, as of a slow Wi-Fi: on, the default, or off
     #[arg(long, value_enum, hide_possible_values = true)]
     lan: Option<Windows>,
+    /// Share the line with others on the LAN who look after it: on, the default, or off
+    #[arg(long, value_enum, hide_possible_values = true)]
+    cooperate: Option<Windows>,
     /// Queueing disciplines to use: auto, cake, htb, or bare (HTB and FIFOs)
     #[arg(long, default_value = "auto")]
     backend: Choice,
@@ -142,6 +145,8 @@ pub(super) fn settings(
         &args.targets
     };
     let mode = mode(args, config, device, told);
+    let is_on = args.cooperate.map(|w| w == Windows::On);
+    let is_on = is_on.or(config.cooperate).unwrap_or(true);
     Ok(Settings {
         request: Request {
             framing: args.framing.or(line.framing),
@@ -159,6 +164,9 @@ pub(super) fn settings(
         targets: targets.clone(),
         budget: line.budget,
         expected: PerDirection::default(),
+        cooperate: is_on.then(|| Cooperate {
+            secret: config.secret.clone(),
+        }),
         use_profile: !args.forget && args.rate.is_none(),
         profile_dir: args.profile_dir.clone(),
         state: StateDir::new(&args.state.state_dir),

@@ -187,7 +187,9 @@ fn kind(event: &Event) -> Kind {
             why: Reason::Queue { .. } | Reason::Late { .. },
             ..
         } => Kind::Queue,
-        Event::Shaped { .. } | Event::Noticed(Notice::BaseRose { .. }) => Kind::Changed,
+        Event::Shaped { .. } | Event::Group(_) | Event::Noticed(Notice::BaseRose { .. }) => {
+            Kind::Changed
+        }
         Event::NoReflector { .. } | Event::Noticed(Notice::NoSignal) => Kind::NoSignal,
         Event::CrossTraffic(_) => Kind::CrossTraffic,
         Event::Gone => Kind::Gone,

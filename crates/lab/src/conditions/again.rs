@@ -75,6 +75,7 @@ impl Shaper for Again {
             targets: Vec::new(),
             budget: None,
             expected: PerDirection::default(),
+            cooperate: None,
             use_profile: true,
             profile_dir: self.profiles(),
             state: StateDir::new(&self.state),

@@ -166,6 +166,7 @@ impl DirectionState {
         if let (Some(shown), Some((capacity, _))) = (shown, self.capacity)
             && shown < capacity
         {
+            let shown = shown.max(self.least_in_a_group());
             self.capacity = Some((self.bounded(shown), now));
             self.prior = None;
         }
@@ -313,6 +314,11 @@ impl DirectionState {
             && self.is_clear(queue, context)
             && self.stands(queue, &rate_fit.known, context)
         {
+            // A cut of ours makes less of what the others send, and that is known late.
+            let is_less = rate_fit.known.capacity < drain.at_cut;
+            if self.dir == Direction::Up && self.news > 0.0 && is_less {
+                return;
+            }
             if drain.followed || rate_fit.known.capacity > (1.0 - SAME) * drain.at_cut {
                 self.learn(rate_fit.known, context.now);
             } else if let (Direction::Up, Phase::Drain(drain)) = (self.dir, &mut self.phase) {

@@ -74,6 +74,9 @@ impl DirectionState {
         if !self.is_somebody_elses(opening, context) {
             return self.falls_back(opening, context);
         }
+        if context.now - opening.since < self.news {
+            return Outcome::Nothing;
+        }
         // On a line that carries half of it a queue shows after that.
         let shows = context.rise + context.packet / level;
         // What the latest answer can know of.

@@ -1,0 +1,41 @@
+//! What others on the same line think that it carries, where they count what all send together.
+//!
+//! Principles: where nothing is known it is a first guess; else it is followed by small steps, while no queue stands, and
+//! never below what passes: who lies costs little, and a queue says what is true to all at once. Non-goals: who the
+//! others are (`sharing`).
+
+use super::{Context, DirectionState, Phase, UNSURE};
+
+/// Less of a difference is none.
+const SAME: f64 = 0.02;
+/// What is known moves by so much at a time, up and down.
+const UP: f64 = 0.08;
+const DOWN: f64 = 0.3;
+/// Upwards only when no queue has stood for so long, s.
+const QUIET: f64 = 0.3;
+/// What passed within this, s, is carried.
+const PASSED: f64 = 1.0;
+
+impl DirectionState {
+    /// They think that it carries `middle`, bytes/s. Whether that changes anything.
+    pub(in crate::control) fn agree(&mut self, middle: f64, context: &Context) -> bool {
+        let Some((capacity, _)) = self.capacity else {
+            self.believe(middle, context.now);
+            return true;
+        };
+        if self.phase != Phase::Steady || !self.run.is_empty() {
+            return false;
+        }
+        let passes = self.meter.rate(PASSED).unwrap_or(0.0);
+        let quiet = context.now - self.quiet > QUIET;
+        let most = if quiet { 1.0 + UP } else { 1.0 };
+        let least = (passes / capacity).clamp(1.0 - DOWN, 1.0);
+        let moved = capacity * (middle / capacity).clamp(least, most);
+        if (moved / capacity - 1.0).abs() < SAME {
+            return false;
+        }
+        self.capacity = Some((self.bounded(moved), context.now));
+        self.error = self.error.max(UNSURE);
+        true
+    }
+}

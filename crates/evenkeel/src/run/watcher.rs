@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use evenkeel_autorate::{Event, Snapshot, Watcher};
+use evenkeel_autorate::{Event, GroupNews, Snapshot, Watcher};
 use evenkeel_core::control::{DirectionView, Notice, Reason};
 use evenkeel_core::{Direction, Rate};
 use evenkeel_history::{Kind, Look, Recorder};
@@ -134,6 +134,8 @@ impl LineWatcher {
 
 impl Watcher for LineWatcher {
     fn event(&mut self, event: &Event, news: bool) {
+        // Most lines are nobody else's: that nothing is shared is told to who asks for all.
+        let news = news && !matches!(event, Event::Group(GroupNews::Without(_)));
         if self.verbose || news {
             self.say(&event.to_string());
         }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use evenkeel_core::plan::Target;
-use evenkeel_core::sharing::{Appetite, Demand, Group, Heard, Own, Report, Said, TIERS};
+use evenkeel_core::sharing::{Demand, DemandEstimator, Group, Heard, Own, Report, Said, TIERS};
 use evenkeel_core::{Direction, PerDirection, Rate};
 use evenkeel_sys::{LinkGroup, clock};
 use evenkeel_wire::beacon::{self, Key};
@@ -108,7 +108,7 @@ pub struct Shared {
 /// One direction of ours.
 #[derive(Debug, Clone, Default)]
 struct Ours {
-    appetite: Appetite,
+    estimator: DemandEstimator,
     /// What was told last, and before that.
     told: [Demand; 2],
     /// Bytes on the line by tier, and what they were reckoned from: bytes of disciplines, and on the line.
@@ -163,7 +163,7 @@ impl Cooperation {
         Ok(Cooperation {
             socket,
             key,
-            group: Group::new(id),
+            group: Group::new(id, identity.hop.into()),
             id,
             ours: PerDirection::default(),
             has_stranger: PerDirection::default(),
@@ -239,8 +239,8 @@ impl Cooperation {
         PerDirection::of(|d| self.group.carried(now, d, permille(targets[d])))
     }
 
-    /// What the others think that the line carries, with what we think.
-    pub(crate) fn middle(
+    /// The median of what the others think that the line carries, and what we think.
+    pub(crate) fn median(
         &self,
         capacity: PerDirection<Option<Rate>>,
     ) -> PerDirection<Option<Rate>> {
@@ -279,9 +279,9 @@ impl Cooperation {
         let said = PerDirection::of(|d| {
             let ours = &mut self.ours[d];
             ours.count(known.tiers[d], known.carried[d]);
-            ours.appetite
+            ours.estimator
                 .look(now, ours.sent, known.shaped[d], known.waits[d]);
-            ours.told = [ours.appetite.demand(), ours.told[0]];
+            ours.told = [ours.estimator.demand(), ours.told[0]];
             Said {
                 capacity: known.capacity[d],
                 carried: known.carried[d] as u64,

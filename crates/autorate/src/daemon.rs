@@ -138,7 +138,7 @@ impl Daemon {
         ));
         match Cooperation::join(&self.device, self.live.index(), with) {
             Ok(joined) => self.cooperation = Some(joined),
-            Err(why) => observer.event(Event::Group(cooperation::News::Without(why))),
+            Err(why) => observer.event(Event::Cooperation(cooperation::News::Without(why))),
         }
     }
 
@@ -584,26 +584,18 @@ impl Daemon {
             return Ok(());
         };
         let news = group.hear(now);
-        let hosts = group.hosts();
         if !news.is_empty() {
-            self.controller.probed_by(now, hosts);
+            self.controller.probed_by(now, group.hosts());
         }
         for news in news {
-            observer.event(Event::Group(news));
+            observer.event(Event::Cooperation(news));
         }
-        let view = self.controller.view(now);
-        let capacity = PerDirection {
-            up: view.up.capacity,
-            down: view.down.capacity,
-        };
-        let Some(group) = &mut self.cooperation else {
-            return Ok(());
-        };
+        let capacity = self.controller.view(now).capacity();
         if group.is_due(now, self.carried, capacity) {
-            let middle = group.middle(capacity);
+            let median = group.median(capacity);
             for d in Direction::BOTH {
-                if let Some(middle) = middle[d] {
-                    self.controller.agree(now, d, middle);
+                if let Some(median) = median[d] {
+                    self.controller.agree(now, d, median);
                 }
             }
             let targets = self.targets_of_line;
@@ -627,14 +619,7 @@ impl Daemon {
         let targets = self.targets_of_line;
         let bounded = match &mut self.cooperation {
             None => targets,
-            Some(group) => {
-                let view = self.controller.view(now);
-                let capacity = PerDirection {
-                    up: view.up.capacity,
-                    down: view.down.capacity,
-                };
-                group.bound(targets, capacity)
-            }
+            Some(group) => group.bound(targets, self.controller.view(now).capacity()),
         };
         if anew || !cooperation::are_same(bounded, self.in_force) {
             self.live.set(bounded, now)?;

@@ -93,7 +93,7 @@ pub enum Event {
     /// Load on the line that is not ours.
     CrossTraffic(News),
     /// Others on the LAN who look after the same line.
-    Group(cooperation::News),
+    Cooperation(cooperation::News),
     /// Somebody has taken away what was set up, this of it; it is set up again.
     Damaged(String),
     /// The device has gone.
@@ -213,7 +213,7 @@ impl fmt::Display for Event {
             Event::Gone => f.write_str("the device has gone: waiting for it"),
             Event::Back => f.write_str("the device is there again"),
             Event::CrossTraffic(news) => news.fmt(f),
-            Event::Group(news) => news.fmt(f),
+            Event::Cooperation(news) => news.fmt(f),
             Event::Warning(w) => write!(f, "warning: {w}"),
         }
     }

@@ -12,6 +12,8 @@ use crate::routes::next_hops;
 /// What is alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LanIdentity {
+    /// The gateway.
+    pub(crate) hop: Ipv4Addr,
     /// The gateway's hardware address, as text.
     pub(crate) gateway: Vec<u8>,
     /// The network, and its mask.
@@ -36,6 +38,7 @@ impl LanIdentity {
         let network = network(&routes, device, hop)
             .ok_or_else(|| format!("{device} has no network with {hop} in it"))?;
         Ok(LanIdentity {
+            hop,
             gateway: gateway.into_bytes(),
             network: bytes(network),
         })

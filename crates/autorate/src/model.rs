@@ -253,7 +253,7 @@ impl Keeper {
             Event::Noticed(_)
             | Event::Damaged(_)
             | Event::CrossTraffic(_)
-            | Event::Group(_)
+            | Event::Cooperation(_)
             | Event::Limited { .. }
             | Event::Budget { .. }
             | Event::Stamps { .. } => {}

@@ -3,20 +3,20 @@
 //! A newcomer's way in: what a host says of itself is a [`Report`]; a [`Group`] hears those of the others and answers
 //! three questions: what of the line is ours ([`Group::share`]), what the line carried that was not ours but the
 //! group's ([`Group::carried`]), and what the group thinks that the line carries ([`Group::capacity`]). What a host
-//! wants is found by its [`Appetite`]. How a line is divided is [`shares`].
+//! wants is found by its [`DemandEstimator`]. How a line is divided is [`shares`].
 //!
 //! Principles: nobody leads; everybody computes the same from the same reports, and stays right where some are lost;
 //! who wants it gets his fair share whatever anybody says; what is said is used only within what we see ourselves.
 //! Non-goals: how reports travel and who may be believed to have sent them (the crate `evenkeel-wire` and the
 //! daemon), who goes first within a host (the disciplines do).
 
-mod appetite;
+mod demand_estimator;
 mod group;
 mod max_min;
 
 use crate::{PerDirection, Rate};
 
-pub use appetite::Appetite;
+pub use demand_estimator::DemandEstimator;
 pub use group::{Group, Heard, Member, Own};
 pub use max_min::shares;
 

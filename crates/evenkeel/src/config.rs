@@ -41,7 +41,7 @@ struct Form {
     probe_budget: Option<Spanned<String>>,
     budget: Option<Spanned<String>>,
     lan: Option<bool>,
-    cooperate: Option<Spanned<String>>,
+    cooperate: Option<bool>,
     #[serde(default)]
     secret: String,
     #[serde(default)]
@@ -246,7 +246,7 @@ impl Config {
             devices: once,
             line: usual,
             lines,
-            cooperate: all.switch("cooperate", form.cooperate.as_ref())?,
+            cooperate: form.cooperate,
             secret: form.secret,
             keep: form.keep,
             http: all.one("http", form.http.as_ref())?,
@@ -343,22 +343,6 @@ impl Text<'_> {
         values.iter().map(|v| self.value(what, v)).collect()
     }
 
-    fn switch(&self, what: &str, value: Option<&Spanned<String>>) -> Result<Option<bool>, String> {
-        let Some(value) = value else {
-            return Ok(None);
-        };
-        match value.get_ref().as_str() {
-            "on" => Ok(Some(true)),
-            "off" => Ok(Some(false)),
-            other => {
-                let at = place(self.0, value.span().start);
-                Err(format!(
-                    "{at}: {what} {other:?} is neither \"on\" nor \"off\""
-                ))
-            }
-        }
-    }
-
     fn one<T: FromStr<Err: Display>>(
         &self,
         what: &str,
@@ -453,7 +437,7 @@ mod tests {
             ("max = [\n'1mbit',\n'0']", "line 3", "max "),
             ("http = 'here'", "line 1", "http "),
             ("\nhttp_read = 'me'", "line 2", "neither"),
-            ("cooperate = 'yes'", "line 1", "neither"),
+            ("cooperate = 'yes'", "line 1", "boolean"),
             ("mqtt = 'http://x'", "line 1", "mqtt://"),
             ("[[line]]\nmode = 'ping'", "line 1", "device"),
             ("[[line]]\ndevice = 'a'\nmode = 'fast'", "line 3", "fast"),

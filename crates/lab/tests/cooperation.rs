@@ -99,8 +99,7 @@ fn follow(
     let run = move || {
         let tell = |e: &Event| {
             let at = clock::monotonic().as_secs_f64();
-            let all = std::env::var_os("EVENKEEL_VERBOSE").is_some();
-            if all || matches!(e, Event::Group(_) | Event::Warning(_)) {
+            if matches!(e, Event::Cooperation(_) | Event::Warning(_)) {
                 said.lock().unwrap().push(format!("{at:.3} {name}: {e}"));
             }
         };
@@ -214,8 +213,8 @@ fn play(p: &Play<'_>) -> Seen {
     }
 }
 
-/// 100 datagrams a second, once it is time: of another group, replayed, and right ones of a host that lies and sends
-/// nothing.
+/// 100 datagrams a second, once it is time: of another group, replayed, and right ones of a host that lies, sends
+/// nothing, and calls itself a gateway.
 fn forge(
     host: &Netns,
     i: usize,
@@ -271,7 +270,7 @@ fn forge(
                 id: n / 4 % 5,
                 clock_us: clock::monotonic().as_micros() as u64,
                 wall_ms: clock::realtime().as_millis() as u64,
-                is_gateway: false,
+                is_gateway: n % 8 == 5,
                 said: PerDirection {
                     up: said,
                     down: said,
@@ -452,7 +451,7 @@ fn one_without_an_evenkeel() {
     seen.print("the last without", 5.0, 10.0);
     seen.print("the last without", 10.0, 15.0);
     seen.print("the last without", 15.0, 30.0);
-    // Promised are 30 % around 0.25 for it: it takes 0.61, and leaves the others half of theirs.
+    // Promised are 30 % around 0.25 for it: it takes 0.61 to 0.73, and leaves the others half of theirs.
     let shares = seen.shares(15.0, 30.0);
     assert!(shares[3] > 0.175, "{shares:?}");
     assert!(shares[..3].iter().sum::<f64>() > 0.25, "{shares:?}");
@@ -493,7 +492,8 @@ fn one_is_unplugged_and_the_lan_is_split() {
     }
     let worst = seen.worst(1..4, 0.25, 8.0, 30.0);
     println!("worst 2 s: {worst:.2} of a share");
-    assert!(worst >= 0.4, "{worst}");
+    // Promised is half; it is 0.56 to 0.81 from run to run.
+    assert!(worst >= 0.45, "{worst}");
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn beacons_are_forged() {
     seen.print("forged", 12.0, 30.0);
     let worst = seen.worst(0..4, 0.25, 10.0, 30.0);
     println!("worst 2 s: {worst:.2} of a share");
-    assert!(worst >= 0.4, "{worst}");
+    assert!(worst >= 0.5, "{worst}");
 }
 
 #[test]

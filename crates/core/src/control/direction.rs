@@ -12,6 +12,7 @@
 //! |---|---|---|---|
 //! | open | two probes in a row meet a queue that what we sent explains | drain, with a first capacity | `drain.rs::congested` |
 //! | open | what was let out has passed without a queue | open, twice as far | `opening.rs::open` |
+//! | open | what was let out makes a queue | open, as far as passed without one | `opening.rs::falls_back` |
 //! | open | a guess or a profile | steady | `believe` |
 //! | steady | used to nine tenths, no queue of late, the other direction rests or queues are told apart | probing up | `probing_up.rs::steady` |
 //! | steady, probing up | two probes in a row meet a queue | drain | `drain.rs::congested` |
@@ -248,7 +249,7 @@ pub(super) struct DirectionState {
     /// So many queues in a row went that may have been elsewhere.
     followed: u32,
     /// What others send on this line is known so much later, s.
-    pub news: f64,
+    pub others_lag: f64,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -286,7 +287,7 @@ impl DirectionState {
             wanders: false,
             followed: 0,
             is_ambiguous: false,
-            news: 0.0,
+            others_lag: 0.0,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -410,7 +411,7 @@ impl DirectionState {
             context.pace,
             context.packet,
         );
-        let mut fit = fit.or_else(|| self.first_look(context))?;
+        let mut fit = fit.or_else(|| self.first_capacity(context))?;
         // Senders far away burst and pause, so between two queues there may be none.
         if let (Direction::Down, Some((known, _))) = (self.dir, self.capacity) {
             if self.is_volatile(context.now) {
@@ -425,7 +426,7 @@ impl DirectionState {
 
     /// What the line carries if nothing else is known: what we sent since a probe that met no queue made this one. A
     /// packet may be in front of each probe.
-    fn first_look(&self, context: &Context) -> Option<RateFit> {
+    fn first_capacity(&self, context: &Context) -> Option<RateFit> {
         let p = self.latest.filter(|_| {
             self.dir == Direction::Up && self.capacity.is_none() && self.clear > f64::MIN
         })?;
@@ -514,7 +515,7 @@ impl DirectionState {
     /// nothing: one queue says no less than this, bytes/s.
     fn least_in_a_group(&self) -> f64 {
         match self.capacity {
-            Some((capacity, _)) if self.news > 0.0 => LEAST_IN_A_GROUP * capacity,
+            Some((capacity, _)) if self.others_lag > 0.0 => LEAST_IN_A_GROUP * capacity,
             _ => 0.0,
         }
     }
@@ -534,7 +535,7 @@ impl DirectionState {
         let by = (found / before).ln().abs();
         // First looks are corrected, small changes are no volatility, and what did not follow a cut may be nobody's. Where
         // others' bytes are known late, what seems to change may be them.
-        let known = self.is_attributed && self.news == 0.0;
+        let known = self.is_attributed && self.others_lag == 0.0;
         if known && !self.is_contested() && by > 0.1 && now - self.first > CORRECTED {
             self.stride = LARGEST_FIRST;
             let more = (VOLATILITY * by).min(ONE_CHANGE);
@@ -543,7 +544,7 @@ impl DirectionState {
     }
 
     /// A queue stands that is to go.
-    pub(super) fn is_queued(&self) -> bool {
+    pub(super) fn is_draining(&self) -> bool {
         matches!(self.phase, Phase::Drain(_))
     }
 

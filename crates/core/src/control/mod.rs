@@ -41,11 +41,11 @@ const SLOW: f64 = 0.100;
 /// Probes may take so much of a slow line, and so much while a queue is drained: what is cut for it is given back the
 /// sooner.
 const SHARE: f64 = 0.015;
-const SHARE_QUEUED: f64 = 0.045;
+const SHARE_DRAINING: f64 = 0.045;
 /// Where several hosts probe it, by so many times that.
 const TOGETHER: f64 = 2.5;
 /// What the others of them send is known so much later, s: two of their beacons.
-const NEWS: f64 = 0.2;
+const OTHERS_LAG: f64 = 0.2;
 /// A line is loaded from this share of its capacity on, or from this rate where none is known.
 const LOADED: f64 = 0.10;
 const LOADED_RATE: f64 = 32_000.0;
@@ -175,6 +175,16 @@ pub struct View {
     pub up: DirectionView,
     /// Towards us.
     pub down: DirectionView,
+}
+
+impl View {
+    /// What the line carries, as far as that is known.
+    pub fn capacity(&self) -> PerDirection<Option<Rate>> {
+        PerDirection {
+            up: self.up.capacity,
+            down: self.down.capacity,
+        }
+    }
 }
 
 /// One direction of it.
@@ -383,8 +393,8 @@ impl Controller {
             .filter_map(|w| w.capacity)
             .map(|c| c.0)
             .fold(f64::MAX, f64::min);
-        let share = if self.directions.iter().any(DirectionState::is_queued) {
-            SHARE_QUEUED
+        let share = if self.directions.iter().any(DirectionState::is_draining) {
+            SHARE_DRAINING
         } else {
             SHARE
         };
@@ -427,9 +437,9 @@ impl Controller {
     /// So many hosts probe this line, and count what they send together.
     pub fn probed_by(&mut self, now: Duration, hosts: usize) {
         self.hosts = hosts.max(1);
-        let news = if self.hosts > 1 { NEWS } else { 0.0 };
+        let lag = if self.hosts > 1 { OTHERS_LAG } else { 0.0 };
         for direction in self.directions.iter_mut() {
-            direction.news = news;
+            direction.others_lag = lag;
         }
         self.set_pace(seconds(now));
     }
@@ -734,11 +744,11 @@ impl Controller {
         });
     }
 
-    /// Others on this line, whose bytes are counted with ours, think that it carries `middle` in this direction.
-    pub fn agree(&mut self, now: Duration, direction: Direction, middle: Rate) {
+    /// Others on this line, whose bytes are counted with ours, think that it carries `median` in this direction.
+    pub fn agree(&mut self, now: Duration, direction: Direction, median: Rate) {
         let now = seconds(now);
         let context = self.context(direction, now);
-        if self.directions[direction].agree(bytes_per_s(middle), &context) {
+        if self.directions[direction].agree(bytes_per_s(median), &context) {
             self.why = Reason::Agreed { dir: direction };
             self.apply(now);
         }

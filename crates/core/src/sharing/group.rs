@@ -51,7 +51,7 @@ pub enum Heard {
     Replayed,
     /// It is of another time.
     OtherTime,
-    /// Its address is another host's, or there are too many.
+    /// Its address is another host's, or there are too many; or it says that it is a gateway, and is not ours.
     Refused,
     /// It is our own.
     Own,
@@ -101,6 +101,8 @@ pub struct Member {
 #[derive(Debug, Clone)]
 pub struct Group {
     id: u64,
+    /// Our next hop: only what comes from there may say that it shapes for us.
+    router: IpAddr,
     members: Vec<Member>,
     /// Who has gone: its latest clock, and when that was heard.
     gone: Vec<(u64, u64, f64)>,
@@ -117,10 +119,11 @@ fn seconds(t: Duration) -> f64 {
 }
 
 impl Group {
-    /// Of whoever has drawn this number.
-    pub fn new(id: u64) -> Self {
+    /// Of whoever has drawn this number, and whose next hop towards the Internet is `router`.
+    pub fn new(id: u64, router: IpAddr) -> Self {
         Group {
             id,
+            router,
             members: Vec::new(),
             gone: Vec::new(),
             liars: Vec::new(),
@@ -136,6 +139,9 @@ impl Group {
         }
         if (wall.as_millis() as u64).abs_diff(report.wall_ms) > OLD {
             return Heard::OtherTime;
+        }
+        if report.is_gateway && from != self.router {
+            return Heard::Refused;
         }
         self.forget(now);
         let now = seconds(now);
@@ -415,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_share_is_free_within_a_second() {
-        let mut group = Group::new(1);
+        let mut group = Group::new(1, from(1));
         assert_eq!(share(&mut group), None);
         assert_eq!(hear(&mut group, 1000, 2, report(2, 1000)), Heard::Joined);
         assert_eq!(share(&mut group), Some(20_000));
@@ -426,7 +432,7 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_refused() {
-        let mut group = Group::new(1);
+        let mut group = Group::new(1, from(1));
         let old = report(2, 1000);
         hear(&mut group, 1000, 2, old);
         assert_eq!(hear(&mut group, 1050, 2, old), Heard::Replayed);
@@ -448,13 +454,15 @@ mod tests {
 
     #[test]
     fn a_gateway_is_no_host_that_wants_something() {
-        let mut group = Group::new(1);
+        let mut group = Group::new(1, from(1));
         let gateway = Report {
             is_gateway: true,
             ..report(2, 1000)
         };
-        hear(&mut group, 1000, 2, gateway);
-        assert_eq!((share(&mut group), group.gateway()), (None, Some(from(2))));
+        // Who is not on the way to the Internet cannot shape for us.
+        assert_eq!(hear(&mut group, 1000, 2, gateway), Heard::Refused);
+        assert_eq!(hear(&mut group, 1000, 1, gateway), Heard::Joined);
+        assert_eq!((share(&mut group), group.gateway()), (None, Some(from(1))));
         group.forget(Duration::from_millis(5900));
         assert!(group.gateway().is_some());
         group.forget(Duration::from_millis(6100));
@@ -463,7 +471,7 @@ mod tests {
 
     #[test]
     fn who_is_not_of_the_group_is_left_a_share() {
-        let mut group = Group::new(1);
+        let mut group = Group::new(1, from(1));
         hear(&mut group, 1000, 2, report(2, 1000));
         let stranger = Own {
             has_stranger: true,
@@ -493,7 +501,7 @@ mod tests {
             all in prop::collection::vec(
                 (0u64..20, 2u8..17, 0u64..300, any::<u16>(), said(), 0usize..TIERS), 1..60),
         ) {
-            let mut group = Group::new(1000);
+            let mut group = Group::new(1000, from(1));
             let (mut ms, mut before) = (1000, 0.0);
             for (id, n, later, clock, said, tier) in all {
                 ms += later;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{Appetite, Group, Own, Report, Said, TIERS};
+use super::{DemandEstimator, Group, Own, Report, Said, TIERS};
 use crate::control::{Action, Answered, Controller, Counted, Settings};
 use crate::pipe::SplitMix64;
 use crate::plan::Target;
@@ -25,7 +25,7 @@ fn at(t: f64) -> Duration {
 struct Host {
     controller: Controller,
     group: Group,
-    appetite: Appetite,
+    estimator: DemandEstimator,
     id: u64,
     sent: f64,
     target: Option<Target>,
@@ -49,8 +49,8 @@ impl Host {
         let settings = Settings::new(PerDirection::default(), framing, 1500);
         Host {
             controller: Controller::new(settings, Duration::ZERO),
-            group: Group::new(id),
-            appetite: Appetite::default(),
+            group: Group::new(id, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            estimator: DemandEstimator::default(),
             id,
             sent: 0.0,
             target: None,
@@ -232,7 +232,7 @@ impl World {
             };
             let sent = [0.0, 0.0, h.sent, 0.0];
             let bound = h.bound;
-            h.appetite
+            h.estimator
                 .look(at(t), sent, bound, Duration::from_millis(waits));
             let loads = rates[i] > 0.0 || h.sends.1 + 1.0 > t && t >= h.sends.0;
             if t >= h.next_report && loads {
@@ -242,7 +242,7 @@ impl World {
                     h.controller.agree(at(t), Direction::Up, middle);
                 }
                 h.obey(t);
-                h.demand = h.appetite.demand();
+                h.demand = h.estimator.demand();
                 let view = h.controller.view(at(t));
                 reports.push((
                     i,

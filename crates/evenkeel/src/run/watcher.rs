@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use evenkeel_autorate::{Event, GroupNews, Snapshot, Watcher};
+use evenkeel_autorate::{CooperationNews, Event, Snapshot, Watcher};
 use evenkeel_core::control::{DirectionView, Notice, Reason};
 use evenkeel_core::{Direction, Rate};
 use evenkeel_history::{Kind, Look, Recorder};
@@ -135,7 +135,7 @@ impl LineWatcher {
 impl Watcher for LineWatcher {
     fn event(&mut self, event: &Event, news: bool) {
         // Most lines are nobody else's: that nothing is shared is told to who asks for all.
-        let news = news && !matches!(event, Event::Group(GroupNews::Without(_)));
+        let news = news && !matches!(event, Event::Cooperation(CooperationNews::Without(_)));
         if self.verbose || news {
             self.say(&event.to_string());
         }
@@ -189,7 +189,7 @@ fn kind(event: &Event) -> Kind {
             why: Reason::Queue { .. } | Reason::Late { .. },
             ..
         } => Kind::Queue,
-        Event::Shaped { .. } | Event::Group(_) | Event::Noticed(Notice::BaseRose { .. }) => {
+        Event::Shaped { .. } | Event::Cooperation(_) | Event::Noticed(Notice::BaseRose { .. }) => {
             Kind::Changed
         }
         Event::NoReflector { .. } | Event::Noticed(Notice::NoSignal) => Kind::NoSignal,

@@ -7,7 +7,7 @@
 use super::{Context, DirectionState, Phase, UNSURE};
 
 /// Less of a difference is none.
-const SAME: f64 = 0.02;
+const LEAST_CHANGE: f64 = 0.02;
 /// What is known moves by so much at a time, up and down.
 const UP: f64 = 0.08;
 const DOWN: f64 = 0.3;
@@ -17,10 +17,10 @@ const QUIET: f64 = 0.3;
 const PASSED: f64 = 1.0;
 
 impl DirectionState {
-    /// They think that it carries `middle`, bytes/s. Whether that changes anything.
-    pub(in crate::control) fn agree(&mut self, middle: f64, context: &Context) -> bool {
+    /// They think that it carries `median`, bytes/s. Whether that changes anything.
+    pub(in crate::control) fn agree(&mut self, median: f64, context: &Context) -> bool {
         let Some((capacity, _)) = self.capacity else {
-            self.believe(middle, context.now);
+            self.believe(median, context.now);
             return true;
         };
         if self.phase != Phase::Steady || !self.run.is_empty() {
@@ -30,8 +30,8 @@ impl DirectionState {
         let quiet = context.now - self.quiet > QUIET;
         let most = if quiet { 1.0 + UP } else { 1.0 };
         let least = (passes / capacity).clamp(1.0 - DOWN, 1.0);
-        let moved = capacity * (middle / capacity).clamp(least, most);
-        if (moved / capacity - 1.0).abs() < SAME {
+        let moved = capacity * (median / capacity).clamp(least, most);
+        if (moved / capacity - 1.0).abs() < LEAST_CHANGE {
             return false;
         }
         self.capacity = Some((self.bounded(moved), context.now));

@@ -316,7 +316,7 @@ impl DirectionState {
         {
             // A cut of ours makes less of what the others send, and that is known late.
             let is_less = rate_fit.known.capacity < drain.at_cut;
-            if self.dir == Direction::Up && self.news > 0.0 && is_less {
+            if self.dir == Direction::Up && self.others_lag > 0.0 && is_less {
                 return;
             }
             if drain.followed || rate_fit.known.capacity > (1.0 - SAME) * drain.at_cut {

@@ -74,7 +74,7 @@ impl DirectionState {
         if !self.is_somebody_elses(opening, context) {
             return self.falls_back(opening, context);
         }
-        if context.now - opening.since < self.news {
+        if context.now - opening.since < self.others_lag {
             return Outcome::Nothing;
         }
         // On a line that carries half of it a queue shows after that.

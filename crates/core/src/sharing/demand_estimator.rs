@@ -18,7 +18,7 @@ const STAYS: f64 = 0.4;
 
 /// What is known of it.
 #[derive(Debug, Clone, Default)]
-pub struct Appetite {
+pub struct DemandEstimator {
     /// When bytes were counted, s, and how many by tier.
     counted: Option<(f64, [f64; TIERS])>,
     /// bit/s.
@@ -26,7 +26,7 @@ pub struct Appetite {
     held: Option<f64>,
 }
 
-impl Appetite {
+impl DemandEstimator {
     /// So many bytes were sent by tier until `now`, where `bound` may be used, and what comes now waits for `waits` in
     /// our own queue.
     pub fn look(
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn who_is_held_wants_all_there_is() {
-        let mut a = Appetite::default();
+        let mut a = DemandEstimator::default();
         let mut sent = [0.0; TIERS];
         let bound = Some(Rate::from_kbit(800));
-        let mut second = |from: u64, bytes: [f64; TIERS], a: &mut Appetite| {
+        let mut second = |from: u64, bytes: [f64; TIERS], a: &mut DemandEstimator| {
             for n in 1..=10 {
                 for (s, b) in sent.iter_mut().zip(bytes) {
                     *s += b / 10.0;

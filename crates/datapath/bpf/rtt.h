@@ -13,6 +13,11 @@
 
 /* The echo of a time stamp is waited for this long. */
 #define RTT_TIMEOUT (10 * SECOND)
+/* Another answer is waited for so long after the latest, us. */
+#define AWAIT_EACH 10000
+/* What moves this much, and no less in a second, is answered at once. */
+#define MOVES_BYTES (4 * 1024)
+#define MOVES_RATE (8 * 1024)
 
 /* First those of the Internet's side (what we sent came back), then the LAN's. */
 struct {
@@ -28,21 +33,73 @@ struct {
 	__uint(max_entries, RTT_SAMPLES);
 } ek_rtt_samples SEC(".maps");
 
-/* Tells the controller of a round trip beyond us, unless the far side may have taken its time. */
-static __always_inline void publish_rtt_sample(const struct flow *f, const struct packet *p,
-						__u64 rtt, __u64 now)
+/* Tells the controller of a round trip beyond us of `rtt` us. */
+static __always_inline void publish_rtt_sample(const struct packet *p, __u32 rtt, int may_have_queued,
+						__u64 now)
 {
-	if (!(p->tcp_flags & TCP_SYN) && !f->dir[UP].heavy && !f->dir[DOWN].heavy)
-		return;
 	struct rtt_sample sample = {
 		.answered_at = now,
-		.rtt_us = rtt / 1000,
-		/* Empty acknowledgements are too little to wait. */
-		.may_have_queued = f->dir[UP].heavy && f->dir[UP].awaited_with_data,
+		.rtt_us = rtt,
+		.may_have_queued = may_have_queued,
 	};
 
 	__builtin_memcpy(sample.remote, p->key.remote, sizeof(sample.remote));
 	bpf_map_push_elem(&ek_rtt_samples, &sample, BPF_EXIST);
+}
+
+/* From now on the answer to `what`, which is leaving, is waited for, for the controller. */
+static __always_inline void await_answer(struct flow *f, const struct packet *p, __u32 what, __u64 now)
+{
+	__u32 us = now / 1000;
+	__u8 n = f->awaited_count;
+
+	if (n) {
+		__u32 since = us - f->awaited[(f->awaited_first + n - 1) & (AWAITED - 1)].sent_at;
+
+		if (since > RTT_TIMEOUT / 1000)
+			n = 0;
+		else if (n >= AWAITED || since < AWAIT_EACH)
+			return;
+	}
+	__u8 at = (f->awaited_first + n) & (AWAITED - 1);
+
+	f->awaited[at].what = what;
+	f->awaited[at].sent_at = us;
+	f->awaited_data = (f->awaited_data & ~(1 << at)) | (p->payload ? 1 << at : 0);
+	f->awaited_count = n + 1;
+}
+
+/* Whether a flow moves enough for its far side to take no time over an answer. */
+static __always_inline int moves(const struct direction_state *d, __u64 now)
+{
+	return d->heavy || (d->second_bytes >= MOVES_BYTES &&
+			    d->second_bytes * SECOND >= MOVES_RATE * (now - d->second_start));
+}
+
+/* Tells the controller of the latest answer that `p` brings, which acknowledges up to `until`, or echoes exactly that.
+ */
+static __always_inline void answer(struct flow *f, const struct packet *p, __u32 until, int exactly,
+				   __u64 now)
+{
+	int found = -1;
+
+	for (int i = 0; i < AWAITED; i++) {
+		__u8 at = f->awaited_first & (AWAITED - 1);
+		__s32 past = until - f->awaited[at].what;
+
+		if (!f->awaited_count || past < 0)
+			break;
+		f->awaited_first = at + 1;
+		f->awaited_count--;
+		if (past == 0 || !exactly)
+			found = at;
+	}
+	if (found < 0 || (!moves(&f->dir[UP], now) && !moves(&f->dir[DOWN], now)))
+		return;
+	__u32 us = (__u32)(now / 1000) - f->awaited[found & (AWAITED - 1)].sent_at;
+
+	/* Empty acknowledgements are too little to wait. */
+	publish_rtt_sample(p, us, f->awaited_data >> found & 1, now);
 }
 
 /* The histogram's step for a round trip: four in each doubling, from 64 us on. */
@@ -76,16 +133,13 @@ static __always_inline __u32 rtt_histogram_step(__u32 us)
 }
 
 /* A round trip beyond us in direction `dir` took `rtt` ns. */
-static __always_inline void add_rtt_sample(struct flow *f, const struct packet *p, int dir,
-					   __u64 rtt, __u64 now)
+static __always_inline void add_rtt_sample(struct flow *f, int dir, __u64 rtt)
 {
 	struct direction_state *d = &f->dir[dir & 1];
 	__u64 us = rtt / 1000;
 
 	if (us > 0xffffffff)
 		return;
-	if (dir == UP)
-		publish_rtt_sample(f, p, rtt, now);
 	d->rtt = us ? us : 1;
 	if (d->rtt_min == 0 || d->rtt < d->rtt_min)
 		d->rtt_min = d->rtt;
@@ -107,17 +161,23 @@ static __always_inline void measure_rtt_by_sequence(struct flow *f, const struct
 
 	if (other->awaited_at && p->tcp_flags & TCP_ACK && (__s32)(p->ack - other->awaited) >= 0) {
 		if (now - other->awaited_at < RTT_TIMEOUT)
-			add_rtt_sample(f, p, !dir, now - other->awaited_at, now);
+			add_rtt_sample(f, !dir, now - other->awaited_at);
 		other->awaited_at = 0;
 	}
+	if (dir == DOWN && f->awaited_count && p->tcp_flags & TCP_ACK)
+		answer(f, p, p->ack, 0, now);
 	if (!p->payload || p->tcp_flags & TCP_SYN)
 		return;
 	__u32 end = p->seq + p->payload;
 
 	if (mine->latest && (__s32)(end - mine->latest) <= 0) {
 		mine->awaited_at = 0;
+		if (dir == UP)
+			f->awaited_count = 0;
 		return;
 	}
+	if (dir == UP)
+		await_answer(f, p, end, now);
 	if (!mine->awaited_at || now - mine->awaited_at > RTT_TIMEOUT) {
 		mine->awaited = end;
 		mine->awaited_at = now;
@@ -140,8 +200,11 @@ static __always_inline void measure_rtt(struct flow *f, const struct packet *p, 
 		__u8 bit = dir == UP ? FLOW_SYN_UP : FLOW_SYN_DOWN;
 
 		if (flags & TCP_ACK && f->flags & (FLOW_SYN_UP | FLOW_SYN_DOWN) && f->syn_at &&
-		    !(f->flags & bit))
-			add_rtt_sample(f, p, !dir, now - f->syn_at, now);
+		    !(f->flags & bit)) {
+			add_rtt_sample(f, !dir, now - f->syn_at);
+			if (dir == DOWN && now - f->syn_at < RTT_TIMEOUT)
+				publish_rtt_sample(p, (now - f->syn_at) / 1000, 0, now);
+		}
 		f->syn_at = f->flags & bit ? 0 : now;
 		f->flags |= bit;
 		mine->window_scale = p->window_scale;
@@ -150,7 +213,7 @@ static __always_inline void measure_rtt(struct flow *f, const struct packet *p, 
 	} else if (f->syn_at && flags & TCP_ACK) {
 		/* The third of the handshake answers the second, if it comes from the first. */
 		if (f->flags == (FLOW_SYN_UP | FLOW_SYN_DOWN) && p->payload == 0)
-			add_rtt_sample(f, p, !dir, now - f->syn_at, now);
+			add_rtt_sample(f, !dir, now - f->syn_at);
 		f->syn_at = 0;
 	}
 	if (flags & (TCP_FIN | TCP_RST))
@@ -163,10 +226,14 @@ static __always_inline void measure_rtt(struct flow *f, const struct packet *p, 
 		__s32 past = p->tsecr - other->awaited;
 
 		if (past == 0 && now - other->awaited_at < RTT_TIMEOUT)
-			add_rtt_sample(f, p, !dir, now - other->awaited_at, now);
+			add_rtt_sample(f, !dir, now - other->awaited_at);
 		if (past >= 0)
 			other->awaited_at = 0;
 	}
+	if (dir == DOWN && f->awaited_count && flags & TCP_ACK)
+		answer(f, p, p->tsecr, 1, now);
+	if (dir == UP && p->tsval != mine->latest && !(flags & TCP_SYN) && (p->payload || other->heavy))
+		await_answer(f, p, p->tsval, now);
 	if (p->tsval != mine->latest &&
 	    (!mine->awaited_at || now - mine->awaited_at > RTT_TIMEOUT) &&
 	    !(flags & TCP_SYN) && (p->payload || other->heavy)) {

@@ -176,6 +176,17 @@ struct direction_state {
 	__u8 awaited_with_data; /* what is awaited was sent with payload */
 };
 
+/* How many answers of what a flow sent are waited for at once, so that a controller hears of a long queue several
+ * times in each round trip; a power of two.
+ */
+#define AWAITED 8
+
+/* One of them. */
+struct awaited {
+	__u32 what;    /* as direction_state.awaited */
+	__u32 sent_at; /* us */
+};
+
 /* Framing of the line, as Framing's modes. */
 enum framing_mode {
 	FRAMING_NONE = 0,
@@ -285,6 +296,7 @@ struct flow {
 	__u64 cgroup;
 	__u64 syn_at;       /* time of the SYN or SYN-ACK whose answer is waited for, ns */
 	__u64 queued_until; /* so long packets that arrived may wait in our queue, ns; not of TCP */
+	struct awaited awaited[AWAITED]; /* of what we send, a ring; while it moves much */
 	__u32 generation;
 	__u32 mark;
 	__u16 reason;       /* number of a rule, or enum reason */
@@ -295,7 +307,10 @@ struct flow {
 	__u8 small;         /* its latest packet went first because the flow is small and regular */
 	__u8 limit;         /* number of its ceiling, from 1; 0: none */
 	__u8 set_dscp;      /* that is written into what leaves, plus 1; 0: none */
-	__u8 pad[7];
+	__u8 awaited_first; /* position of the oldest in the ring */
+	__u8 awaited_count;
+	__u8 awaited_data;  /* a bit for each that was sent with payload */
+	__u8 pad[4];
 };
 
 /* A round trip beyond us that is worth a probe's, for whoever has none answered. */

@@ -47,6 +47,8 @@ pub struct Live {
     /// Rates towards us and from us that the sizes of queues and super-packets are for.
     sized: [Rate; 2],
     own_queue: OwnQueueDelay,
+    /// Bytes that had left the device when its counters were read last.
+    sent: u64,
     rates: RateLease,
     _lock: Lock,
 }
@@ -120,6 +122,7 @@ impl Live {
             behind: false,
             leased: Duration::ZERO,
             own_queue: OwnQueueDelay::default(),
+            sent: 0,
             rates,
             _lock: lock,
         };
@@ -140,7 +143,9 @@ impl Live {
     /// What passed the device so far.
     pub fn counters(&mut self) -> Result<Counters, Error> {
         let counters = self.session.counters(self.plan.device.ifindex);
-        counters.map_err(|e| self.or_gone(e))
+        let counters = counters.map_err(|e| self.or_gone(e))?;
+        self.sent = counters.tx_bytes;
+        Ok(counters)
     }
 
     /// Whether [`Live::rtt_samples`] can tell anything.
@@ -148,8 +153,8 @@ impl Live {
         self.maps.is_some()
     }
 
-    /// Round trips of connections that passed since the last call. To be called often: how long our
-    /// own queue is, is seen only then. None without our programs.
+    /// Round trips of connections that passed since the last call. To be called often, and after [`Live::counters`]: how
+    /// long our own queue is, is seen only then. None without our programs.
     pub fn rtt_samples(&mut self, now: Duration) -> Result<Vec<RttSample>, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(Vec::new());
@@ -162,7 +167,8 @@ impl Live {
             backlog = waiting(&qdiscs, EGRESS);
         }
         let packet = self.plan.device.mtu;
-        self.own_queue.look(now, backlog, packet, self.plan.egress);
+        self.own_queue
+            .look(now, self.sent, backlog, packet, self.plan.egress);
         let recent = trips
             .into_iter()
             .filter(|t| t.answered_at + OwnQueueDelay::RECENT > now);

@@ -226,12 +226,9 @@ impl Engine {
         for c in &mut self.connections {
             let again = c.ends().0.map_or(0, Tcp::retransmits);
             c.outcome.retransmits = c.outcome.retransmits.max(again);
-            if !c.ended && c.flow.start < self.end.saturating_sub(self.start) {
-                if c.accepted.is_none() {
-                    c.end("it did not connect");
-                } else if c.outcome.bytes() == 0 {
-                    c.end("nothing was received");
-                }
+            let begun = c.flow.start < self.end.saturating_sub(self.start);
+            if begun && c.accepted.is_none() {
+                c.end("it did not connect");
             }
             let bins = self.end.saturating_sub(self.start).as_nanos() / BIN.as_nanos();
             c.outcome.bins.resize(bins as usize, 0);

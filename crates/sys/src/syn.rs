@@ -29,9 +29,11 @@ pub struct Syn(OwnedFd);
 pub enum SynState {
     /// Nothing came yet.
     Waiting,
-    /// The other side agreed; SYN to SYN-ACK as the kernel measured it. `None`: the SYN had to be
-    /// sent again, or the kernel does not say.
+    /// The other side agreed; SYN to SYN-ACK as the kernel measured it. `None`: the kernel does not say.
     Open(Option<Duration>),
+    /// The other side answered, but the SYN had to be sent again, so nobody knows how long that took (Karn's algorithm,
+    /// RFC 6298, section 3).
+    SentAgain,
     /// The other side refused.
     Refused,
     /// Something else ended it; an ICMP error stands in the error queue.
@@ -83,13 +85,8 @@ impl Syn {
         const SYN_SENT: u8 = 2;
         const CLOSE: u8 = 7;
         match getsockopt(&self.0, sockopt::SocketError) {
-            Ok(0) => {}
-            Ok(e) => {
-                return match Errno::from_raw(e) {
-                    Errno::ECONNREFUSED => SynState::Refused,
-                    e => SynState::Failed(e),
-                };
-            }
+            Ok(0 | libc::ECONNREFUSED) => {}
+            Ok(e) => return SynState::Failed(Errno::from_raw(e)),
             Err(e) => return SynState::Failed(e),
         }
         let info = match tcp_info(&self.0) {
@@ -98,10 +95,10 @@ impl Syn {
         };
         match info.state() {
             SYN_SENT => SynState::Waiting,
+            _ if info.word(TOTAL_RETRANS) > 0 => SynState::SentAgain,
             CLOSE => SynState::Refused,
             _ => SynState::Open(
-                (info.word(TOTAL_RETRANS) == 0 && info.word(RTT) > 0)
-                    .then(|| Duration::from_micros(info.word(RTT).into())),
+                (info.word(RTT) > 0).then(|| Duration::from_micros(info.word(RTT).into())),
             ),
         }
     }

@@ -137,7 +137,7 @@ impl Controller {
             let again = self.last_attributed == Some(i);
             by_itself + if again { AGAIN } else { 0.0 }
         };
-        if suspicion(UP) > suspicion(DOWN) {
+        if suspicion(UP) >= suspicion(DOWN) {
             UP
         } else {
             DOWN

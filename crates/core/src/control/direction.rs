@@ -55,6 +55,11 @@ const DEEPEST: f64 = 0.3;
 /// Or below this while a queue is longer than [`LONG`], s: what waits there keeps them going.
 const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
+/// What acknowledgements need is let out, up to this share of the capacity: the rest still empties a queue as fast as
+/// twice the capacity fills it.
+const SHALLOWEST: f64 = 0.5;
+/// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
+const ACKNOWLEDGES: f64 = 0.07;
 /// A queue as long as this is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
 /// Between tries at least, s.
@@ -166,8 +171,10 @@ pub(super) struct Drain {
     volatility: (f64, f64),
     /// The queue that may stay, since it is doubted that there is one.
     doubted: Option<f64>,
-    /// It followed a cut, so it is here.
+    /// It followed the latest cut, so it is here.
     followed: bool,
+    /// What the line was known to carry when it did.
+    confirmed: Option<Estimate>,
     /// What it says if it is.
     found: Option<Estimate>,
     /// The line carries no more than this if it is: our own bytes then explain the queue.
@@ -341,9 +348,19 @@ impl DirectionState {
                 let long = DRAIN.max(4.0 * context.packet / capacity);
                 let deepest = if queue > LONG { DEEPER } else { DEEPEST };
                 let used = (carries / capacity).max(deepest);
-                (capacity, used * (1.0 - queue / long).clamp(deepest, 1.0))
+                let cut = used * (1.0 - queue / long).clamp(deepest, 1.0);
+                let acknowledges = self.acknowledges(context) / capacity;
+                (capacity, cut.max(acknowledges.min(SHALLOWEST)))
             }
         })
+    }
+
+    /// What acknowledgements of what comes need, bytes/s: held up, they would seem to be a queue of the line.
+    fn acknowledges(&self, context: &Context) -> f64 {
+        match self.dir {
+            Direction::Up => ACKNOWLEDGES * context.comes,
+            Direction::Down => 0.0,
+        }
     }
 
     /// What may be sent while nothing is known, if that is held.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use evenkeel_core::units::PerDirection;
-use evenkeel_datapath::values::{PriorityMode, RTT_SAMPLES};
+use evenkeel_datapath::values::{PriorityMode, RTT_SAMPLES, RttSample};
 
 use crate::bench::{ACK, Bench, SYN, TCP, down4, key, pass, stamps, tcp, up4};
 
@@ -164,4 +164,57 @@ fn those_worth_a_probes_are_told() {
             .collect::<Vec<_>>(),
         [false]
     );
+}
+
+#[test]
+fn a_long_round_trip_is_told_several_times() {
+    let mut b = Bench::new(0, PriorityMode::None);
+    // It moves much.
+    for n in 0..70 {
+        b.up(&up4(&tcp(1, 2, ACK, &stamps(100 + n, 60), 1000), TCP));
+    }
+    b.down(&down4(&tcp(2, 1, ACK, &stamps(60, 169), 0), TCP));
+    b.maps.take_rtt_samples().unwrap();
+    for n in 0..4 {
+        b.up(&up4(&tcp(1, 2, ACK, &stamps(200 + 2 * n, 60), 1000), TCP));
+        // Too soon after it to be waited for.
+        b.up(&up4(&tcp(1, 2, ACK, &stamps(201 + 2 * n, 60), 1000), TCP));
+        pass(12);
+    }
+    for n in 0..4 {
+        b.down(&down4(
+            &tcp(2, 1, ACK, &stamps(61 + n, 200 + 2 * n), 0),
+            TCP,
+        ));
+        pass(12);
+    }
+    let samples = b.maps.take_rtt_samples().unwrap();
+    assert_eq!(samples.len(), 4, "{samples:?}");
+    let took = |t: &RttSample| t.rtt >= Duration::from_millis(48);
+    assert!(samples.iter().all(took), "{samples:?}");
+}
+
+#[test]
+fn what_is_sent_again_ends_every_wait() {
+    let mut b = Bench::new(0, PriorityMode::None);
+    let mut seq = 1;
+    let mut up = |b: &Bench, again: bool| {
+        if !again {
+            seq += 1000;
+        }
+        b.up(&up4(&segment((1, 2), seq, 1, 1000), TCP));
+        seq + 1000
+    };
+    for _ in 0..70 {
+        up(&b, false);
+    }
+    pass(12);
+    let first = up(&b, false);
+    pass(12);
+    let second = up(&b, false);
+    b.down(&down4(&segment((2, 1), 1, first, 0), TCP));
+    assert_eq!(b.maps.take_rtt_samples().unwrap().len(), 1);
+    up(&b, true);
+    b.down(&down4(&segment((2, 1), 1, second, 0), TCP));
+    assert_eq!(b.maps.take_rtt_samples().unwrap(), []);
 }

@@ -179,11 +179,22 @@ impl Running {
                 .calls
                 .insert(call.name.clone(), figures(&call.packets));
         }
-        match outcome.flows.iter().find(|f| !f.1.error.is_empty()) {
+        // A line may well starve one flow; if it carries none, something else is wrong.
+        let carried = outcome.flows.iter().any(|f| f.1.bytes() > 0);
+        let wrong = |f: &FlowOutcome| match f.error.as_str() {
+            "" if carried => None,
+            "" => Some("nothing was received, nor by any other flow".to_owned()),
+            why => Some(why.to_owned()),
+        };
+        match outcome
+            .flows
+            .iter()
+            .find_map(|f| Some((&f.1, wrong(&f.1)?)))
+        {
             None => Ok(outcome),
-            Some((_, f)) => Err(LabError::Flow {
+            Some((f, why)) => Err(LabError::Flow {
                 flow: f.name.clone(),
-                why: f.error.clone(),
+                why,
             }),
         }
     }

@@ -96,8 +96,8 @@ impl Handshakes {
             SynState::Open(Some(rtt)) => (Fate::Reply, Time::Measured(rtt)),
             SynState::Open(None) => (Fate::Reply, Time::Seen),
             SynState::Refused => (Fate::Refused, Time::Seen),
-            SynState::Failed(Errno::ETIMEDOUT) => {
-                // The tracker's own timeout says so.
+            SynState::SentAgain | SynState::Failed(Errno::ETIMEDOUT) => {
+                // The tracker's own timeout says that the probe was lost.
                 slot.attempt = None;
                 return Ok(());
             }

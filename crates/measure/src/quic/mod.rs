@@ -224,16 +224,11 @@ impl Engine {
     fn outcome(mut self) -> FlowOutcome {
         let bins = self.end.saturating_sub(self.start).as_nanos() / BIN.as_nanos();
         self.bins.resize(bins as usize, 0);
-        let nothing = self.bins.iter().all(|b| *b == 0) && self.from < self.end;
         FlowOutcome {
             name: self.quic.name,
             bins: self.bins,
             retransmits: self.sender.lost(),
-            error: if nothing {
-                "nothing was received".into()
-            } else {
-                String::new()
-            },
+            error: String::new(),
         }
     }
 }

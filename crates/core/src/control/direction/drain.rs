@@ -201,6 +201,7 @@ impl DirectionState {
             volatility: self.volatility,
             doubted: None,
             followed: self.is_attributed,
+            confirmed: None,
             found: None,
             shown: None,
             at_cut: capacity,
@@ -243,6 +244,9 @@ impl DirectionState {
             if heard && expected > (2.0 * context.rise).max(0.5 * drain.queue) {
                 let fell = (drain.queue - queue) / expected;
                 drain.followed = self.is_attributed || fell > 0.5;
+                if drain.followed {
+                    drain.confirmed = self.known();
+                }
                 if fell < 0.25 {
                     drain.failures += 1;
                     failed = true;
@@ -368,10 +372,10 @@ impl DirectionState {
             self.capacity = Some((drain.at_cut, context.now));
             return Outcome::NotHere(queue);
         }
-        match drain.before {
-            Some(before) => {
-                self.capacity = Some((before.capacity, context.now));
-                self.error = before.error;
+        match drain.confirmed.or(drain.before) {
+            Some(known) => {
+                self.capacity = Some((known.capacity, context.now));
+                self.error = known.error;
             }
             None if !self.is_attributed && !drain.followed => {
                 self.capacity = None;

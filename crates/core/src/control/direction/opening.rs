@@ -20,8 +20,6 @@ const TRIED: f64 = 0.7;
 const GROWS: f64 = 2.0;
 /// After a queue half of that, as a logarithm, and at least this.
 const GROWS_LEAST: f64 = 1.19;
-/// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
-const ACKNOWLEDGES: f64 = 0.07;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
 
@@ -66,7 +64,7 @@ impl DirectionState {
 
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
-        opening.level = opening.level.max(ACKNOWLEDGES * context.comes);
+        opening.level = opening.level.max(self.acknowledges(context));
         self.phase = Phase::Open(opening);
         let Some(level) = self.let_out(opening, context) else {
             return Outcome::Nothing;
@@ -108,7 +106,7 @@ impl DirectionState {
     /// A queue stands that what was let out has made, and it is not known yet what the line carries: no more is let
     /// out than what passed without one.
     fn falls_back(&mut self, opening: Opening, context: &Context) -> Outcome {
-        let level = opening.passed.max(ACKNOWLEDGES * context.comes).max(FIRST);
+        let level = opening.passed.max(self.acknowledges(context)).max(FIRST);
         // A packet in front of a probe is no queue.
         let least = context.rise + 2.0 * context.packet / opening.level;
         let stands = self.run.len() >= 2 && self.latest.is_some_and(|p| p.queue > least);

@@ -47,6 +47,13 @@ static __always_inline void publish_rtt_sample(const struct packet *p, __u32 rtt
 	bpf_map_push_elem(&ek_rtt_samples, &sample, BPF_EXIST);
 }
 
+/* Whether a flow moves enough for its far side to take no time over an answer. */
+static __always_inline int moves(const struct direction_state *d, __u64 now)
+{
+	return d->heavy || (d->second_bytes >= MOVES_BYTES &&
+			    d->second_bytes * SECOND >= MOVES_RATE * (now - d->second_start));
+}
+
 /* From now on the answer to `what`, which is leaving, is waited for, for the controller. */
 static __always_inline void await_answer(struct flow *f, const struct packet *p, __u32 what, __u64 now)
 {
@@ -67,13 +74,6 @@ static __always_inline void await_answer(struct flow *f, const struct packet *p,
 	f->awaited[at].sent_at = us;
 	f->awaited_data = (f->awaited_data & ~(1 << at)) | (p->payload ? 1 << at : 0);
 	f->awaited_count = n + 1;
-}
-
-/* Whether a flow moves enough for its far side to take no time over an answer. */
-static __always_inline int moves(const struct direction_state *d, __u64 now)
-{
-	return d->heavy || (d->second_bytes >= MOVES_BYTES &&
-			    d->second_bytes * SECOND >= MOVES_RATE * (now - d->second_start));
 }
 
 /* Tells the controller of the latest answer that `p` brings, which acknowledges up to `until`, or echoes exactly that.
@@ -232,7 +232,7 @@ static __always_inline void measure_rtt(struct flow *f, const struct packet *p, 
 	}
 	if (dir == DOWN && f->awaited_count && flags & TCP_ACK)
 		answer(f, p, p->tsecr, 1, now);
-	if (dir == UP && p->tsval != mine->latest && !(flags & TCP_SYN) && (p->payload || other->heavy))
+	if (dir == UP && p->tsval != mine->latest && !(flags & TCP_SYN) && (p->payload || moves(other, now)))
 		await_answer(f, p, p->tsval, now);
 	if (p->tsval != mine->latest &&
 	    (!mine->awaited_at || now - mine->awaited_at > RTT_TIMEOUT) &&

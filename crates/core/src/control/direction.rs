@@ -52,9 +52,10 @@ pub(super) use overdue::InFlight;
 
 /// Never cut below this share of the capacity: flows must go on to be heard.
 const DEEPEST: f64 = 0.3;
-/// Or below this while a queue is longer than [`LONG`], s: what waits there keeps them going.
+/// Or below this while a queue is longer than [`LONG`], s, and than so many packets: what waits there keeps them going.
 const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
+const LONG_PACKETS: f64 = 16.0;
 /// What acknowledgements need is let out, up to this share of the capacity: the rest still empties a queue as fast as
 /// twice the capacity fills it.
 const SHALLOWEST: f64 = 0.5;
@@ -346,7 +347,11 @@ impl DirectionState {
                 let waits = self.waits(carries, context).unwrap_or(0.0);
                 let queue = waits - self.stays(&drain, context);
                 let long = DRAIN.max(4.0 * context.packet / capacity);
-                let deepest = if queue > LONG { DEEPER } else { DEEPEST };
+                let deepest = if queue > LONG.max(LONG_PACKETS * context.packet / capacity) {
+                    DEEPER
+                } else {
+                    DEEPEST
+                };
                 let used = (carries / capacity).max(deepest);
                 let cut = used * (1.0 - queue / long).clamp(deepest, 1.0);
                 let acknowledges = self.acknowledges(context) / capacity;

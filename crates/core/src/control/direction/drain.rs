@@ -244,7 +244,7 @@ impl DirectionState {
             if heard && expected > (2.0 * context.rise).max(0.5 * drain.queue) {
                 let fell = (drain.queue - queue) / expected;
                 drain.followed = self.is_attributed || fell > 0.5;
-                if drain.followed {
+                if fell > 0.5 {
                     drain.confirmed = self.known();
                 }
                 if fell < 0.25 {

@@ -56,8 +56,8 @@ const DEEPEST: f64 = 0.3;
 const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
 const LONG_PACKETS: f64 = 16.0;
-/// What acknowledgements need is let out, up to this share of the capacity: the rest still empties a queue as fast as
-/// twice the capacity fills it.
+/// What acknowledgements need is let out, up to this share of the capacity: a queue is still drained by half of the
+/// capacity.
 const SHALLOWEST: f64 = 0.5;
 /// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
 const ACKNOWLEDGES: f64 = 0.07;

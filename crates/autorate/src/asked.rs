@@ -146,6 +146,16 @@ impl Reflector {
         }
     }
 
+    /// The least delay ever.
+    pub(crate) fn least_ever(&self) -> Option<Duration> {
+        self.least_ever
+    }
+
+    /// So many probes in a row were not answered.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.unanswered
+    }
+
     /// It can be probed instead of another one.
     pub(crate) fn is_there(&self, now: Duration) -> bool {
         self.least().is_some() && self.unanswered < GONE && !self.doubts.last(now)
@@ -161,9 +171,7 @@ impl Reflector {
         if self.pinger.open_probes() == 0 {
             return Ok(due);
         }
-        for _ in 0..LOOKS {
-            self.pinger.wait(Some(now))?;
-        }
+        self.take_in(now)?;
         while let Some(event) = self.pinger.poll() {
             let Probe::Outcome(o) = event else {
                 continue;
@@ -178,6 +186,14 @@ impl Reflector {
             }
         }
         Ok(due)
+    }
+
+    /// Takes in what waits in its sockets, without waiting for more.
+    pub(crate) fn take_in(&mut self, now: Duration) -> Result<(), Error> {
+        for _ in 0..LOOKS {
+            self.pinger.wait(Some(now))?;
+        }
+        Ok(())
     }
 
     /// What its sockets have taken in, over a line whose delay wanders by so much, s.

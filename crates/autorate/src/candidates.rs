@@ -61,7 +61,7 @@ pub(crate) fn candidates(
 ) -> Result<Vec<Candidate>, Error> {
     let mut all = match first.origin {
         // Strangers are asked for no more than what is needed.
-        Origin::Public => return Ok(Vec::new()),
+        Origin::Public | Origin::FarEnd => return Ok(Vec::new()),
         Origin::Told => others_told(device, told, &first, stop)?,
         Origin::OnPath => others_on_path(device, &first, stop)?,
     };

@@ -24,6 +24,7 @@ use crate::choice::{self, Choice};
 use crate::cooperation::{self, Cooperate, Cooperation, Shared};
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
+use crate::far_ends::{self, FarEnds};
 use crate::gateway_beacons::GatewayBeacons;
 use crate::passing::Passed;
 use crate::reflector::{Found, Host, find};
@@ -59,6 +60,7 @@ pub struct Daemon {
     /// What is to be probed; none: what is found.
     targets: Vec<Host>,
     choice: Choice,
+    far_ends: FarEnds,
     pace: Duration,
     framing: Framing,
     /// What has passed, as last counted.
@@ -111,6 +113,7 @@ impl Daemon {
             controller: Controller::new(settings, clock::monotonic()),
             targets,
             choice: Choice::default(),
+            far_ends: FarEnds::default(),
             pace: NAP,
             framing,
             passed: PerDirection::default(),
@@ -212,7 +215,7 @@ impl Daemon {
                         self.purse.iter_mut().for_each(|p| p.spend(1));
                     }
                 }
-                self.watch(now)?;
+                self.watch(now, observer)?;
                 next_probe = now + self.pace;
             }
             match search.as_ref().map(Receiver::try_recv) {
@@ -487,12 +490,45 @@ impl Daemon {
         observer.event(event(is));
     }
 
-    /// Looks at connections that pass, where probes tell nothing or little.
-    fn watch(&mut self, now: Duration) -> Result<(), Error> {
+    /// Looks at connections that pass, where probes tell nothing or little, and asks their far ends.
+    fn watch(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
         let reflector = self.choice.used().filter(|_| !self.no_signal);
-        if reflector.is_none_or(Reflector::is_seldom) {
-            let trips = self.live.rtt_samples(now)?;
-            self.controller.passed(now, &trips);
+        if reflector.is_some_and(|r| !r.is_seldom()) {
+            self.far_ends.rest();
+            return Ok(());
+        }
+        let trips = self.live.rtt_samples(now)?;
+        self.controller.passed(now, &trips);
+        // Who names hosts wants no others to be asked.
+        if self.targets.is_empty() {
+            self.ask_far_ends(&trips, now, observer)?;
+        }
+        Ok(())
+    }
+
+    fn ask_far_ends(
+        &mut self,
+        trips: &[RttSample],
+        now: Duration,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        self.far_ends.note_trips(trips, &self.device, now);
+        let echoes = self.far_ends.heard(now)?;
+        self.controller.echoed(now, &echoes);
+        let may = self.purse.as_ref().is_none_or(|p| p.allows(1));
+        if may && self.far_ends.ask(self.spared, now)? {
+            self.controller.asked(now);
+            self.purse.iter_mut().for_each(|p| p.spend(1));
+        }
+        for news in self.far_ends.take_news() {
+            observer.event(match news {
+                far_ends::News::Asked(found) => Event::FarEnd(found.into()),
+                far_ends::News::Doubted(found, why) => Event::Doubted {
+                    address: found.address,
+                    why,
+                    next: None,
+                },
+            });
         }
         Ok(())
     }

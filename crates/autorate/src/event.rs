@@ -46,6 +46,8 @@ impl From<Found> for Probed {
 pub enum Event {
     /// What is probed.
     Reflector(Probed),
+    /// A far end of busy connections is asked as well.
+    FarEnd(Probed),
     /// What answers as well, and is kept in reserve; in the order of the way.
     Reserve(Vec<IpAddr>),
     /// What was probed is not believed any more.
@@ -143,6 +145,7 @@ impl Event {
         matches!(
             self,
             Event::Reserve(_)
+                | Event::FarEnd(_)
                 | Event::Shaped {
                     why: Reason::Late { .. }
                         | Reason::Draining { .. }
@@ -164,6 +167,9 @@ impl fmt::Display for Event {
                     _ => "",
                 };
                 write!(f, "probing {}{how}{}", probed.address, probed.origin)
+            }
+            Event::FarEnd(probed) => {
+                write!(f, "asking {} as well{}", probed.address, probed.origin)
             }
             Event::Reserve(all) if all.is_empty() => f.write_str("kept in reserve: nothing"),
             Event::Reserve(all) => {

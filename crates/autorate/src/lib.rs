@@ -15,6 +15,7 @@ mod cross_traffic;
 mod daemon;
 mod error;
 mod event;
+mod far_ends;
 mod gateway_beacons;
 mod lan_identity;
 mod learned;

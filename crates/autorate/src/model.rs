@@ -257,7 +257,7 @@ impl Keeper {
             | Event::Limited { .. }
             | Event::Budget { .. }
             | Event::Stamps { .. } => {}
-            Event::Warning(_) | Event::Reserve(_) => return,
+            Event::Warning(_) | Event::Reserve(_) | Event::FarEnd(_) => return,
         }
         if !news {
             return;

@@ -76,6 +76,8 @@ pub enum Origin {
     Told,
     /// Nothing else answers.
     Public,
+    /// Busy connections lead there, and nothing on the way answers often.
+    FarEnd,
 }
 
 /// What is said behind its address.
@@ -84,6 +86,9 @@ impl fmt::Display for Origin {
         match self {
             Origin::OnPath => Ok(()),
             Origin::Told => f.write_str(", as told"),
+            Origin::FarEnd => f.write_str(
+                ", as long as connections there are busy: nothing on the way answers often",
+            ),
             Origin::Public => f.write_str(
                 ", a public host and only once a second: nothing on the way answers (--target names one that may be probed faster)",
             ),
@@ -270,7 +275,7 @@ pub(crate) fn kind_of(
     over: &Over<'_>,
 ) -> Result<Option<Found>, Error> {
     let rounds: &[&[Kind]] = match origin {
-        Origin::Public => &[&[Kind::Echo]],
+        Origin::Public | Origin::FarEnd => &[&[Kind::Echo]],
         Origin::OnPath | Origin::Told => &[&[Kind::Timestamp, Kind::Echo], &[Kind::Tcp]],
     };
     for kinds in rounds {

@@ -128,8 +128,10 @@ impl<'a> World<'a> {
         }
         self.next_probe = t + self.pace;
         self.count(t);
-        if !self.scene.silent {
-            self.controller.probed(duration(t));
+        match (self.scene.silent, self.scene.far_ends) {
+            (false, _) => self.controller.probed(duration(t)),
+            (true, true) => self.controller.asked(duration(t)),
+            (true, false) => {}
         }
         self.probes
             .send(self.scene, &self.links, t, rtt, &mut self.random);
@@ -148,7 +150,11 @@ impl<'a> World<'a> {
                     waited: Duration::ZERO,
                     came: duration(p.at),
                 };
-                self.controller.passed(duration(t), &[sample]);
+                if self.scene.far_ends {
+                    self.controller.echoed(duration(t), &[sample]);
+                } else {
+                    self.controller.passed(duration(t), &[sample]);
+                }
                 continue;
             }
             self.controller.answered(

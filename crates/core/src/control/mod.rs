@@ -64,6 +64,8 @@ const STEPS: f64 = 0.001;
 const NO_SIGNAL: f64 = 3.0;
 /// And for so long a cut is not kept up: what it was for is not seen any more, s.
 const UNSEEN: f64 = 2.0;
+/// After an echo of a far end there are others for so long, s.
+const ECHOES: f64 = 1.0;
 /// Connections that pass are heard of at least this often, or not to be counted on, s.
 const SLOWEST: f64 = 0.5;
 /// Rates are raised at most this often; cuts are made at once.
@@ -227,6 +229,8 @@ pub struct Controller {
     passive_rtt: PassiveRtt,
     /// What is heard is theirs, and comes so often, s.
     passive: Option<f64>,
+    /// When an echo of one of their far ends was heard last.
+    echoed: f64,
     /// Latest traffic worth the name.
     loaded: f64,
     /// Next to nothing passed since.
@@ -286,6 +290,7 @@ impl Controller {
             hosts: 1,
             passive_rtt: PassiveRtt::default(),
             passive: None,
+            echoed: f64::MIN,
             loaded: f64::MIN,
             idle_since: None,
             heard: None,
@@ -352,7 +357,7 @@ impl Controller {
             packet,
             beside,
             apart: (apart * wander).max(STEPS),
-            probed: self.passive.is_none() && !self.no_signal,
+            probed: !self.no_signal && (self.passive.is_none() || self.has_echoes(now)),
             known: self.base.value().is_some(),
             elsewhere: match self.offsets {
                 Some(_) => 0.0,
@@ -457,6 +462,15 @@ impl Controller {
         self.apply(now);
     }
 
+    /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].
+    pub fn asked(&mut self, now: Duration) {
+        let now = seconds(now);
+        let context = self.context(UP, now);
+        let sends = self.is_load(UP, now);
+        self.directions[UP].beat(&context, sends);
+        self.apply(now);
+    }
+
     /// Sends less as soon as a probe is late, where nothing else is known.
     fn check_overdue(&mut self, now: f64) {
         let Some(base) = self.base.value().filter(|_| !self.no_signal) else {
@@ -505,12 +519,37 @@ impl Controller {
     /// While nothing passes nothing is heard, and that is no reason for anything.
     pub fn passed(&mut self, now: Duration, samples: &[RttSample]) {
         let now = seconds(now);
+        let heard = self.passive_rtt(samples, now);
+        // How long something waited in our own queue is only about known, and an echo did not wait there.
+        let has_better = self.has_echoes(now) || self.directions[UP].awaits_echoes(now);
+        if let Some(heard) = heard.filter(|_| !has_better) {
+            self.on_passive_rtt(heard, now);
+        }
+    }
+
+    /// Echoes since the last call of far ends that those connections lead to.
+    pub fn echoed(&mut self, now: Duration, echoes: &[RttSample]) {
+        let now = seconds(now);
+        if let Some(heard) = self.passive_rtt(echoes, now) {
+            self.echoed = now;
+            self.on_passive_rtt(heard, now);
+        }
+    }
+
+    /// Far ends answer.
+    fn has_echoes(&self, now: f64) -> bool {
+        now - self.echoed < ECHOES
+    }
+
+    /// What `samples` say of a probe to the nearest place.
+    fn passive_rtt(&mut self, samples: &[RttSample], now: f64) -> Option<RoundTrip> {
         let rise = self.context(UP, now).rise;
         let long = |w: &DirectionState| w.latest.is_some_and(|p| p.queue > rise);
         let stands = self.directions.iter().any(long) && self.idle_since.is_none();
-        let Some(heard) = self.passive_rtt.on_rtt(samples, !stands, now) else {
-            return;
-        };
+        self.passive_rtt.on_rtt(samples, !stands, now)
+    }
+
+    fn on_passive_rtt(&mut self, heard: RoundTrip, now: f64) {
         let since = self
             .heard
             .map_or(SLOWEST, |h| (now - h).clamp(0.0, SLOWEST));

@@ -57,6 +57,7 @@ pub fn draw(seed: u64) -> Scene {
         framing,
         stamps: r.unit() < 0.7,
         silent: false,
+        far_ends: false,
         answers_until: f64::MAX,
         windows: r.unit() < 0.7,
         loads,

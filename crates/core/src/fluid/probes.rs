@@ -54,7 +54,11 @@ impl Probes {
         // Of each connection one round trip at a time is followed.
         let flows = links.iter().map(|l| l.sender.flows).sum::<f64>();
         let on_their_way = (self.there.len() + self.back.len()) as f64;
-        let goes = !scene.silent || on_their_way < flows;
+        let goes = match (scene.silent, scene.far_ends) {
+            (false, _) => true,
+            (true, true) => flows > 0.0,
+            (true, false) => on_their_way < flows,
+        };
         if random.unit() >= scene.loss.max(lost) && goes {
             let at = self.there.back().map_or(at, |p| at.max(p.at));
             self.there.push_back(Probe {

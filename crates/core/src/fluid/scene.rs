@@ -57,6 +57,8 @@ pub struct Scene {
     pub stamps: bool,
     /// Nothing answers probes: only connections that pass show their round trips.
     pub silent: bool,
+    /// Where that is so, their far ends answer echoes as long as they are busy.
+    pub far_ends: bool,
     /// What answers probes falls silent then, s.
     pub answers_until: f64,
     /// Receive windows bound the downloads.

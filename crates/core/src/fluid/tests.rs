@@ -31,6 +31,7 @@ fn scene() -> Scene {
         framing: Framing::new(Mode::None, 38, 84),
         stamps: true,
         silent: false,
+        far_ends: false,
         answers_until: f64::MAX,
         windows: true,
         loads: PerDirection::default(),
@@ -75,15 +76,19 @@ fn the_first_load_shows_what_the_line_carries() {
 
 #[test]
 fn connections_that_pass_are_as_good_as_probes() {
-    for i in Direction::BOTH {
-        let mut scene = scene();
-        scene.silent = true;
-        scene.loads[i] = vec![(3.0, 40.0, 1)];
-        let (judged, all) = history(&scene);
-        let first = all.iter().find(|h| h.1[i].is_some()).unwrap();
-        assert!(first.0 < 4.0, "{first:?}");
-        assert!(judged[i].queue / 37.0 < 0.004, "{judged:?}");
-        assert_eq!((judged[i].looks, judged[i].right), (1, 1), "{judged:?}");
+    // An upload is held until their far ends answer, or for a second.
+    for (far_ends, known) in [(false, 5.0), (true, 4.5)] {
+        for i in Direction::BOTH {
+            let mut scene = scene();
+            scene.silent = true;
+            scene.far_ends = far_ends;
+            scene.loads[i] = vec![(3.0, 40.0, 1)];
+            let (judged, all) = history(&scene);
+            let first = all.iter().find(|h| h.1[i].is_some()).unwrap();
+            assert!(first.0 < known, "{first:?}");
+            assert!(judged[i].queue / 37.0 < 0.004, "{judged:?}");
+            assert_eq!((judged[i].looks, judged[i].right), (1, 1), "{judged:?}");
+        }
     }
 }
 
@@ -364,22 +369,28 @@ fn an_upload_that_seems_little_used_may_be_full() {
 /// What lines from ranges come to; `evenkeel lab lines` makes more of them.
 #[test]
 fn most_lines_are_known_and_used() {
-    most_lines(false, [95, 4, 10]);
+    most_lines(false, false, [95, 4, 10]);
 }
 
 #[test]
 fn also_where_only_connections_that_pass_are_heard() {
-    most_lines(true, [90, 6, 25]);
+    most_lines(true, false, [90, 6, 25]);
+}
+
+#[test]
+fn also_where_only_their_far_ends_answer() {
+    most_lines(true, true, [95, 4, 15]);
 }
 
 /// At least so many percent right, and at most so many of directions starved and queued.
-fn most_lines(silent: bool, [known, hungry, long]: [u32; 3]) {
+fn most_lines(silent: bool, far_ends: bool, [known, hungry, long]: [u32; 3]) {
     let mut looks = 0;
     let (mut right, mut starved, mut queued) = (0, 0, 0);
     let lines = 60;
     for seed in 0..lines {
         let scene = Scene {
             silent,
+            far_ends,
             ..draw(seed)
         };
         for j in run(&scene, &mut |_, _| {}) {

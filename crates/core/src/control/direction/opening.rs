@@ -5,8 +5,8 @@
 //! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line).
 //!
 //! Principles: what passed is never let out less again; a queue that what we sent cannot explain is somebody else's
-//! and no reason to wait; acknowledgements of a download are never held up; where probes are not answered nothing is
-//! held at all. Non-goals: what the queue says at which it ends (`drain`).
+//! and no reason to wait; acknowledgements of a download are never held up; where nothing answers for a second although
+//! much is sent, nothing is held at all. Non-goals: what the queue says at which it ends (`drain`).
 
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
@@ -16,10 +16,16 @@ use crate::control::Reason;
 const FIRST: f64 = 32_000.0;
 /// What was used to this share is tried.
 const TRIED: f64 = 0.7;
+/// What is sent is measured for so long, s.
+const MEASURED: f64 = 0.2;
 /// From one step to the next, as a factor (RFC 5681, 3.1: twice for each round trip).
 const GROWS: f64 = 2.0;
 /// After a queue half of that, as a logarithm, and at least this.
 const GROWS_LEAST: f64 = 1.19;
+/// From this share on what is let out is used up.
+const USED_UP: f64 = 0.9;
+/// Then echoes of far ends are waited for so long, s: they are asked after a few round trips.
+const PATIENCE: f64 = 1.0;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
 
@@ -34,6 +40,8 @@ pub(in crate::control) struct Opening {
     passed: f64,
     /// How far the next step goes, as a factor.
     grows: f64,
+    /// It is used up and there are no echoes, since; once that was too long, until there are some.
+    unheard: Option<f64>,
 }
 
 impl Default for Opening {
@@ -43,6 +51,7 @@ impl Default for Opening {
             since: f64::MIN,
             passed: 0.0,
             grows: GROWS,
+            unheard: None,
         }
     }
 }
@@ -50,8 +59,32 @@ impl Default for Opening {
 impl DirectionState {
     /// What is let out, bytes/s; `None`: it is not held.
     pub(super) fn let_out(&self, opening: Opening, context: &Context) -> Option<f64> {
-        let is_held = self.dir == Direction::Up && context.probed && context.known;
+        let waits = |since: f64| context.now - since < PATIENCE;
+        let is_heard = context.probed || opening.unheard.is_none_or(waits);
+        let is_held = self.dir == Direction::Up && context.known && is_heard;
         is_held.then_some(opening.level)
+    }
+
+    /// Held, and without an echo so far.
+    pub(in crate::control) fn awaits_echoes(&self, now: f64) -> bool {
+        let unheard = match self.phase {
+            Phase::Open(opening) => opening.unheard,
+            _ => None,
+        };
+        unheard.is_some_and(|since| now - since < PATIENCE)
+    }
+
+    /// Since when what is let out is used up without an echo.
+    fn unheard(&self, opening: Opening, context: &Context) -> Option<f64> {
+        let is_used_up = || {
+            let sent = self.meter.rate(MEASURED).unwrap_or(0.0);
+            sent > USED_UP * opening.level
+        };
+        match opening.unheard {
+            _ if context.probed => None,
+            Some(since) if context.now - since >= PATIENCE => Some(since),
+            since => is_used_up().then(|| since.unwrap_or(context.now)),
+        }
     }
 
     /// What this direction carries for certain although nothing else is known of it, bytes/s.
@@ -65,8 +98,10 @@ impl DirectionState {
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
         opening.level = opening.level.max(self.acknowledges(context));
+        opening.unheard = self.unheard(opening, context);
         self.phase = Phase::Open(opening);
-        let Some(level) = self.let_out(opening, context) else {
+        let held = self.let_out(opening, context);
+        let Some(level) = held.filter(|_| context.probed) else {
             return Outcome::Nothing;
         };
         if !self.is_somebody_elses(opening, context) {

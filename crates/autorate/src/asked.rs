@@ -129,6 +129,11 @@ impl Reflector {
         Ok(())
     }
 
+    /// Its stamps tell directions apart.
+    pub(crate) fn tells_apart(&self) -> bool {
+        self.found.stamps() && self.stamps.are_believed()
+    }
+
     /// The least delay of the idle line.
     pub(crate) fn least(&self) -> Option<Duration> {
         self.idle.iter().map(|i| i.1).min()

@@ -446,9 +446,10 @@ impl Daemon {
         let view = self.controller.view(now);
         let sent = self.choice.keep_warm(&view, now)?;
         self.purse.iter_mut().for_each(|p| p.spend(sent));
-        if self.choice.wants_trips(&view, now) {
-            let trips = self.live.rtt_samples(now)?;
-            self.choice.note_trips(&trips, &view);
+        let tells_apart = self.choice.used().is_some_and(Reflector::tells_apart);
+        if tells_apart && self.choice.wants_trips(&view, now) {
+            let samples = self.live.connection_samples(now)?;
+            self.choice.note_trips(&samples.round_trips, &view);
         }
         let none = self.choice.believes_none();
         if none && self.choice.try_again(now) {
@@ -490,14 +491,26 @@ impl Daemon {
         observer.event(event(is));
     }
 
-    /// Looks at connections that pass, where probes tell nothing or little, and asks their far ends.
+    /// Looks at connections that pass, where probes do not tell directions apart, or tell nothing or little; then their
+    /// far ends are asked.
     fn watch(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
         let reflector = self.choice.used().filter(|_| !self.no_signal);
-        if reflector.is_some_and(|r| !r.is_seldom()) {
+        let is_followed = reflector.is_some_and(|r| !r.is_seldom());
+        if is_followed {
             self.far_ends.rest();
+        }
+        if is_followed && reflector.is_some_and(Reflector::tells_apart) {
             return Ok(());
         }
-        let trips = self.live.rtt_samples(now)?;
+        let samples = self.live.connection_samples(now)?;
+        self.controller.dated(now, &samples.stamps);
+        let trips = samples.round_trips;
+        if is_followed {
+            if !trips.is_empty() {
+                self.choice.note_trips(&trips, &self.controller.view(now));
+            }
+            return Ok(());
+        }
         self.controller.passed(now, &trips);
         // Who names hosts wants no others to be asked.
         if self.targets.is_empty() {

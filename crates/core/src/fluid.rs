@@ -21,7 +21,9 @@ mod shaper;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::control::{Action, Answered, Controller, Counted, OneWay, RttSample, Settings};
+use crate::control::{
+    Action, Answered, Controller, Counted, OneWay, PeerStamp, RttSample, Settings,
+};
 use crate::pipe::SplitMix64;
 use crate::{Direction, PerDirection};
 use link::{Felt, Link};
@@ -137,12 +139,28 @@ impl<'a> World<'a> {
             .send(self.scene, &self.links, t, rtt, &mut self.random);
     }
 
+    /// A packet of a connection comes with each answer, as long as there are any.
+    fn date(&mut self, p: &Probe, t: f64) {
+        let flows: f64 = self.links.iter().map(|l| l.sender.flows).sum();
+        if self.scene.dated && flows > 0.0 {
+            let ms = (p.sent + p.there + FAR_CLOCK) * 1e3;
+            let stamp = PeerStamp {
+                remote: FAR,
+                connection: 1,
+                ticks: ms as u32,
+                came: duration(p.at),
+            };
+            self.controller.dated(duration(t), &[stamp]);
+        }
+    }
+
     /// Brings what has come back to the controller.
     fn answer(&mut self, t: f64, rtt: f64) {
         self.probes
             .turn(self.scene, &self.links, t, rtt, &mut self.random);
         while let Some(p) = self.probes.back(t) {
             self.count(t);
+            self.date(&p, t);
             if self.scene.silent {
                 let sample = RttSample {
                     remote: FAR,

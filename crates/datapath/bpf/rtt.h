@@ -40,7 +40,11 @@ static __always_inline void publish_rtt_sample(const struct packet *p, __u32 rtt
 	struct rtt_sample sample = {
 		.answered_at = now,
 		.rtt_us = rtt,
+		.tsval = p->tsval,
+		.local_port = p->key.local_port,
+		.remote_port = p->key.remote_port,
 		.may_have_queued = may_have_queued,
+		.has_tsval = p->has_timestamps,
 	};
 
 	__builtin_memcpy(sample.remote, p->key.remote, sizeof(sample.remote));

@@ -318,7 +318,11 @@ struct rtt_sample {
 	__u64 answered_at;     /* ns */
 	__be32 remote[4];      /* as in flow_key */
 	__u32 rtt_us;          /* from before our own queue on */
-	__u32 may_have_queued; /* what was answered may have waited there */
+	__u32 tsval;           /* of the answer: when it was sent, by the far side's clock (RFC 7323) */
+	__be16 local_port, remote_port;
+	__u8 may_have_queued;  /* what was answered may have waited there */
+	__u8 has_tsval;
+	__u8 pad[2];
 };
 
 /* What was counted; one value per CPU. */

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use evenkeel_core::classify::Tier;
-use evenkeel_core::control::RttSample;
+use evenkeel_core::control::{PeerStamp, RttSample};
 use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
@@ -28,6 +28,15 @@ use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 const LEASE: Duration = Duration::from_secs(2);
 /// From one record to the next.
 const RECORD: Duration = Duration::from_secs(1);
+
+/// What connections that passed showed.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectionSamples {
+    /// Round trips beyond us.
+    pub round_trips: Vec<RttSample>,
+    /// When their answers were sent, by the far sides' clocks.
+    pub stamps: Vec<PeerStamp>,
+}
 
 /// A device that this process shapes.
 #[allow(missing_debug_implementations)] // aya's maps have none.
@@ -148,18 +157,18 @@ impl Live {
         Ok(counters)
     }
 
-    /// Whether [`Live::rtt_samples`] can tell anything.
+    /// Whether [`Live::connection_samples`] can tell anything.
     pub fn has_programs(&self) -> bool {
         self.maps.is_some()
     }
 
-    /// Round trips of connections that passed since the last call. To be called often, and after [`Live::counters`]: how
-    /// long our own queue is, is seen only then. None without our programs.
-    pub fn rtt_samples(&mut self, now: Duration) -> Result<Vec<RttSample>, Error> {
+    /// What connections that passed showed since the last call. To be called often, and after [`Live::counters`]: how
+    /// long our own queue is, is seen only then. Nothing without our programs.
+    pub fn connection_samples(&mut self, now: Duration) -> Result<ConnectionSamples, Error> {
         let Some(maps) = &mut self.maps else {
-            return Ok(Vec::new());
+            return Ok(ConnectionSamples::default());
         };
-        let trips = maps.take_rtt_samples()?;
+        let samples = maps.take_rtt_samples()?;
         let mut backlog = 0;
         if self.targets.up.is_some() {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
@@ -169,25 +178,30 @@ impl Live {
         let packet = self.plan.device.mtu;
         self.own_queue
             .look(now, self.sent, backlog, packet, self.plan.egress);
-        let recent = trips
-            .into_iter()
-            .filter(|t| t.answered_at + OwnQueueDelay::RECENT > now);
-        Ok(recent
-            .map(|t| {
-                let left = t.answered_at.saturating_sub(t.rtt);
-                RttSample {
-                    remote: t.remote,
-                    left,
-                    // What is light goes first.
-                    waited: if t.may_have_queued {
-                        self.own_queue.at(left)
-                    } else {
-                        Duration::ZERO
-                    },
-                    came: t.answered_at,
-                }
-            })
-            .collect())
+        let mut found = ConnectionSamples::default();
+        let recent =
+            |s: &&evenkeel_datapath::values::RttSample| s.answered_at + OwnQueueDelay::RECENT > now;
+        for s in samples.iter().filter(recent) {
+            let left = s.answered_at.saturating_sub(s.rtt);
+            found.round_trips.push(RttSample {
+                remote: s.remote,
+                left,
+                // What is light goes first.
+                waited: if s.may_have_queued {
+                    self.own_queue.at(left)
+                } else {
+                    Duration::ZERO
+                },
+                came: s.answered_at,
+            });
+            found.stamps.extend(s.tsval.map(|ticks| PeerStamp {
+                remote: s.remote,
+                connection: u32::from(s.ports[0]) << 16 | u32::from(s.ports[1]),
+                ticks,
+                came: s.answered_at,
+            }));
+        }
+        Ok(found)
     }
 
     /// Whether the device has gone, also if one of its name has come since.

@@ -1,6 +1,6 @@
 //! Whose queue it is: that of what we send, or of what is sent to us.
 //!
-//! Principles: one-way times tell where the far side stamps; else a queue is where it follows a
+//! Principles: one-way times tell where the far side stamps, and far sides' clocks where connections bear stamps; else a queue is where it follows a
 //! cut: what we send is known to be less at once, and a queue towards us keeps arrivals at what
 //! the line carries. Non-goals: the cuts themselves (`direction`).
 
@@ -23,7 +23,7 @@ impl Controller {
     pub(super) fn attribute(
         &mut self,
         queue: f64,
-        left: f64,
+        [left, came]: [f64; 2],
         one_way: Option<OneWay>,
         now: f64,
     ) -> PerDirection<f64> {
@@ -47,6 +47,15 @@ impl Controller {
             return PerDirection {
                 up,
                 down: queue - up,
+            };
+        }
+        if let Some(down) = self.peer_clocks.queue(came) {
+            self.dated = now;
+            self.attributed = None;
+            let down = down.min(queue).max(0.0);
+            return PerDirection {
+                up: queue - down,
+                down,
             };
         }
         self.clear_attribution(queue, left, now);

@@ -16,6 +16,7 @@ mod base;
 mod direction;
 mod meter;
 mod passive_rtt;
+mod peer_clocks;
 mod rate_fit;
 mod reason;
 
@@ -29,9 +30,11 @@ use crate::{Direction, Framing, PerDirection, Rate};
 use base::Base;
 use direction::{Context, DirectionState, InFlight, Outcome, Phase};
 use passive_rtt::{PassiveRtt, RoundTrip};
+use peer_clocks::PeerClocks;
 use rate_fit::Point;
 
 pub use passive_rtt::RttSample;
+pub use peer_clocks::PeerStamp;
 pub use reason::{Notice, Reason};
 
 /// Between probes while the line is loaded, at least.
@@ -60,6 +63,8 @@ const STAMP: f64 = 0.0003;
 /// steps of stamps, s.
 const APART: [f64; 2] = [0.2, 0.3];
 const STEPS: f64 = 0.001;
+/// For so long far sides' clocks are thought to go on telling directions apart, s.
+const DATED: f64 = 0.3;
 /// Without answers for so long there is no signal.
 const NO_SIGNAL: f64 = 3.0;
 /// And for so long a cut is not kept up: what it was for is not seen any more, s.
@@ -214,6 +219,9 @@ pub struct Controller {
     offsets: Option<(f64, f64)>,
     /// By how much more the way there takes than the way back, compared with then, s.
     more: f64,
+    /// What the clocks of far sides tell, and when they told both directions apart.
+    peer_clocks: PeerClocks,
+    dated: f64,
     /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
     attributed: Option<(Direction, u32)>,
     /// When that was last used or cut, and how long the queue was then, s.
@@ -282,6 +290,8 @@ impl Controller {
             base: Base::default(),
             offsets: None,
             more: 0.0,
+            peer_clocks: PeerClocks::default(),
+            dated: f64::MIN,
             attributed: None,
             attributed_at: (f64::MIN, 0.0),
             last_attributed: None,
@@ -329,10 +339,11 @@ impl Controller {
                 .map_or(0.0, |c| packet / c)
         };
         let mut serial_all = serial(&self.directions[i]);
-        let beside = if self.offsets.is_none() {
-            serial(&self.directions[i.other()])
-        } else {
+        let is_apart = self.tells_apart(now);
+        let beside = if is_apart {
             0.0
+        } else {
+            serial(&self.directions[i.other()])
         };
         serial_all += beside;
         let wander = self.base.rise();
@@ -343,9 +354,10 @@ impl Controller {
             1.0
         };
         // What tells directions apart also takes what the other one wanders by away.
-        let (stamps, apart) = match self.offsets {
-            Some(_) => (STAMP, APART[0]),
-            None => (0.0, APART[1]),
+        let (stamps, apart) = if is_apart {
+            (STAMP, APART[0])
+        } else {
+            (0.0, APART[1])
         };
         Context {
             now,
@@ -359,9 +371,9 @@ impl Controller {
             apart: (apart * wander).max(STEPS),
             probed: !self.no_signal && (self.passive.is_none() || self.has_echoes(now)),
             known: self.base.value().is_some(),
-            elsewhere: match self.offsets {
-                Some(_) => 0.0,
-                None => self.directions[i.other()].latest.map_or(0.0, |p| p.queue),
+            elsewhere: match self.directions[i.other()].latest {
+                Some(p) if !is_apart => p.queue,
+                _ => 0.0,
             },
             comes: self.directions[i.other()].meter.rate(0.1).unwrap_or(0.0),
         }
@@ -541,12 +553,28 @@ impl Controller {
         now - self.echoed < ECHOES
     }
 
-    /// What `samples` say of a probe to the nearest place.
-    fn passive_rtt(&mut self, samples: &[RttSample], now: f64) -> Option<RoundTrip> {
+    /// Packets of connections that came since the last call, which the far sides dated.
+    pub fn dated(&mut self, now: Duration, stamps: &[PeerStamp]) {
+        let calm = self.is_calm(seconds(now));
+        self.peer_clocks.note(stamps, calm);
+    }
+
+    /// No queue stands.
+    fn is_calm(&self, now: f64) -> bool {
         let rise = self.context(UP, now).rise;
         let long = |w: &DirectionState| w.latest.is_some_and(|p| p.queue > rise);
-        let stands = self.directions.iter().any(long) && self.idle_since.is_none();
-        self.passive_rtt.on_rtt(samples, !stands, now)
+        self.idle_since.is_some() || !self.directions.iter().any(long)
+    }
+
+    /// It is known whose queue it is: by a reflector's stamps, or by far sides' clocks.
+    fn tells_apart(&self, now: f64) -> bool {
+        self.offsets.is_some() || now - self.dated < DATED
+    }
+
+    /// What `samples` say of a probe to the nearest place.
+    fn passive_rtt(&mut self, samples: &[RttSample], now: f64) -> Option<RoundTrip> {
+        let calm = self.is_calm(now);
+        self.passive_rtt.on_rtt(samples, calm, now)
     }
 
     fn on_passive_rtt(&mut self, heard: RoundTrip, now: f64) {
@@ -579,7 +607,7 @@ impl Controller {
                 .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
         }
         let queue = delay - self.base.value().unwrap_or(delay);
-        let shares = self.attribute(queue, sent, one_way, now);
+        let shares = self.attribute(queue, [sent, came], one_way, now);
         for i in Direction::BOTH {
             let share = shares[i];
             let context = self.context(i, now);
@@ -612,6 +640,7 @@ impl Controller {
 
     /// The base is another one.
     fn rerouted(&mut self, now: f64) {
+        self.peer_clocks.rerouted();
         for direction in self.directions.iter_mut() {
             direction.rerouted(now);
         }
@@ -680,7 +709,7 @@ impl Controller {
             if self.attributed.is_some_and(|b| b.0 != i) {
                 way.rest(now);
             }
-            let is_attributed = self.offsets.is_some() || !self.in_use(i.other(), now);
+            let is_attributed = self.tells_apart(now) || !self.in_use(i.other(), now);
             self.directions[i].is_attributed = is_attributed;
             let unknown = !is_attributed && self.directions[i.other()].capacity.is_none();
             match self.directions[i].decide(

@@ -58,6 +58,7 @@ pub fn draw(seed: u64) -> Scene {
         stamps: r.unit() < 0.7,
         silent: false,
         far_ends: false,
+        dated: false,
         answers_until: f64::MAX,
         windows: r.unit() < 0.7,
         loads,

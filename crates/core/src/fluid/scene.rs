@@ -59,6 +59,8 @@ pub struct Scene {
     pub silent: bool,
     /// Where that is so, their far ends answer echoes as long as they are busy.
     pub far_ends: bool,
+    /// Far sides of connections date what they send (RFC 7323), in ms.
+    pub dated: bool,
     /// What answers probes falls silent then, s.
     pub answers_until: f64,
     /// Receive windows bound the downloads.

@@ -32,6 +32,7 @@ fn scene() -> Scene {
         stamps: true,
         silent: false,
         far_ends: false,
+        dated: false,
         answers_until: f64::MAX,
         windows: true,
         loads: PerDirection::default(),
@@ -380,6 +381,35 @@ fn also_where_only_connections_that_pass_are_heard() {
 #[test]
 fn also_where_only_their_far_ends_answer() {
     most_lines(true, true, [95, 4, 15]);
+}
+
+/// Both directions at once, which round trips alone do not tell apart.
+#[test]
+fn far_sides_clocks_tell_directions_apart() {
+    let both = |dated: bool| {
+        let (mut queue, mut passed) = (0.0, 0.0);
+        for seed in 0..30 {
+            let mut scene = Scene {
+                stamps: false,
+                dated,
+                ..draw(seed)
+            };
+            let load = vec![(5.0, 60.0, 2)];
+            scene.loads = PerDirection {
+                up: load.clone(),
+                down: load,
+            };
+            scene.length = 60.0;
+            for j in run(&scene, &mut |_, _| {}) {
+                queue += j.queue;
+                passed += j.passed / j.possible;
+            }
+        }
+        (queue, passed)
+    };
+    let (without, with) = (both(false), both(true));
+    assert!(with.0 < 0.7 * without.0, "{without:?} {with:?}");
+    assert!(with.1 > 0.99 * without.1, "{without:?} {with:?}");
 }
 
 /// At least so many percent right, and at most so many of directions starved and queued.

@@ -23,6 +23,10 @@ pub struct RttSample {
     pub rtt: Duration,
     /// What it answers may have waited there.
     pub may_have_queued: bool,
+    /// The ports of its connection: ours, the far side's.
+    pub ports: [u16; 2],
+    /// When the answer was sent, by the far side's clock (RFC 7323, TSval), if it says so.
+    pub tsval: Option<u32>,
 }
 
 impl RttSample {
@@ -33,6 +37,8 @@ impl RttSample {
             remote: address(s.remote),
             rtt: Duration::from_micros(s.rtt_us.into()),
             may_have_queued: s.may_have_queued > 0,
+            ports: [s.local_port, s.remote_port].map(u16::from_be_bytes),
+            tsval: (s.has_tsval > 0).then_some(s.tsval),
         }
     }
 }

@@ -135,6 +135,7 @@ fn those_worth_a_probes_are_told() {
     assert_eq!(sample.rtt.as_micros(), rtt.as_micros());
     assert!(sample.answered_at > b.flow(key(TCP, 1, 2)).first);
     assert_eq!(b.maps.take_rtt_samples().unwrap(), [], "they are told once");
+    assert_eq!((sample.ports, sample.tsval), ([1, 2], None));
     // A light flow's far side may dawdle.
     b.up(&up4(&tcp(1, 2, ACK, &stamps(100, 50), 1000), TCP));
     b.down(&down4(&tcp(2, 1, ACK, &stamps(60, 100), 0), TCP));
@@ -149,6 +150,8 @@ fn those_worth_a_probes_are_told() {
     assert_eq!(samples.len(), RTT_SAMPLES);
     assert!(samples.iter().all(|t| t.may_have_queued));
     assert!(samples.is_sorted_by_key(|t| t.answered_at));
+    let latest = samples.last().and_then(|t| t.tsval);
+    assert_eq!(latest, Some(60 + rounds), "what the answer bore");
     // Its empty acknowledgements do not wait, once much comes for them.
     for n in 0..70 {
         b.down(&down4(&tcp(2, 1, ACK, &stamps(400 + n, 300), 1000), TCP));

@@ -1,0 +1,272 @@
+//! The queue towards us, by the clocks of far sides: TCP time stamps (RFC 7323) date what they send.
+//!
+//! A packet's date and its arrival tell how long the way towards us took, but for how far both clocks are apart, which
+//! stays the same: so what it takes beyond what it took without a queue is the queue towards us, and the rest of a
+//! round trip's queue is from us.
+//!
+//! Principles: only differences within one connection count; a clock whose tick is coarse or not known yet says
+//! nothing, nor does a connection that was met only beside a queue; of what comes at the same time the least counts:
+//! far sides dawdle, none dates ahead. Clocks drift, so without a queue what a way took is learned anew. Non-goals:
+//! round trips (`passive_rtt`), what follows (`attribution`).
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// So many connections are remembered.
+const MOST: usize = 256;
+/// Ticks of a second that are fine enough: ms as Linux, Apple and BSD have, and us (Linux since 6.7, TCP_TS_US).
+const TICKS: [f64; 2] = [1e3, 1e6];
+/// What was counted may differ by this factor, since a queue grows or shrinks meanwhile; coarser clocks (100, 250)
+/// differ by more.
+const ALIKE: f64 = 1.6;
+/// Ticks are counted for so long at least, s.
+const COUNTED: f64 = 0.03;
+/// Clocks are thought to drift apart by no more than this share of the time (quartz: 0.0001 each).
+const DRIFT: f64 = 0.0002;
+/// What came so much before or after something came at the same time, s; in want of that, so much.
+const TOGETHER: [f64; 2] = [0.03, 0.2];
+
+/// What a packet of a connection said that came.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PeerStamp {
+    /// From where.
+    pub remote: IpAddr,
+    /// Which connection of those that lead there.
+    pub connection: u32,
+    /// When it was sent, by the far side's clock: TSval.
+    pub ticks: u32,
+    /// When it came, before our own queue for arrivals, steady clock.
+    pub came: Duration,
+}
+
+/// A far side's clock as one connection sees it.
+#[derive(Debug, Clone, Copy)]
+struct PeerClock {
+    /// The first stamp, and when it came, s.
+    first: (u32, f64),
+    /// Ticks of a second, once that is known.
+    ticks: Option<f64>,
+    /// What the way took without a queue, beyond that of the first stamp, s; `None`: there was always one.
+    base: Option<f64>,
+    /// When that was learned, and when it was met last, s.
+    learned: f64,
+    met: f64,
+}
+
+/// Those of all connections.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PeerClocks {
+    all: HashMap<(IpAddr, u32), PeerClock>,
+    /// What came of late: when, and the queue that it met, s.
+    queues: VecDeque<(f64, f64)>,
+}
+
+impl PeerClocks {
+    /// These came; `calm`: while no queue stood.
+    pub(super) fn note(&mut self, stamps: &[PeerStamp], calm: bool) {
+        for stamp in stamps {
+            let came = stamp.came.as_secs_f64();
+            self.make_room(stamp);
+            let clock = self.all.entry((stamp.remote, stamp.connection));
+            let clock = clock.or_insert(PeerClock {
+                first: (stamp.ticks, came),
+                ticks: None,
+                base: calm.then_some(0.0),
+                learned: came,
+                met: came,
+            });
+            if let Some(queue) = clock.queue(stamp.ticks, came, calm) {
+                self.queues.push_back((came, queue));
+            }
+        }
+        let latest = self.queues.back().map_or(0.0, |q| q.0);
+        while self
+            .queues
+            .front()
+            .is_some_and(|q| latest - q.0 > TOGETHER[1])
+        {
+            self.queues.pop_front();
+        }
+    }
+
+    fn make_room(&mut self, stamp: &PeerStamp) {
+        if self.all.len() < MOST || self.all.contains_key(&(stamp.remote, stamp.connection)) {
+            return;
+        }
+        let oldest = self.all.iter().min_by(|a, b| a.1.met.total_cmp(&b.1.met));
+        if let Some(oldest) = oldest.map(|o| *o.0) {
+            self.all.remove(&oldest);
+        }
+    }
+
+    /// The queue towards us that what came at `came` met, s; `None`: nothing tells.
+    pub(super) fn queue(&self, came: f64) -> Option<f64> {
+        TOGETHER.into_iter().find_map(|together| {
+            let near = self.queues.iter().filter(|q| (q.0 - came).abs() < together);
+            near.map(|q| q.1).reduce(f64::min)
+        })
+    }
+
+    /// The way is another one: what it takes without a queue is not known any more.
+    pub(super) fn rerouted(&mut self) {
+        self.queues.clear();
+        for clock in self.all.values_mut() {
+            clock.base = None;
+        }
+    }
+}
+
+impl PeerClock {
+    /// The queue that the packet of this stamp met.
+    fn queue(&mut self, ticks: u32, came: f64, calm: bool) -> Option<f64> {
+        let passed = came - self.first.1;
+        // What is older than the first came in another order.
+        let counted = f64::from(ticks.wrapping_sub(self.first.0).cast_signed());
+        if self.ticks.is_none() && passed >= COUNTED {
+            let is_alike = |of: &f64| {
+                let factor = counted / (of * passed);
+                factor < ALIKE && factor > 1.0 / ALIKE
+            };
+            self.ticks = TICKS.into_iter().find(is_alike);
+        }
+        let takes = passed - counted / self.ticks?;
+        self.met = came;
+        let base = match self.base {
+            None if !calm => return None,
+            None => takes,
+            Some(base) if calm => takes.min(base + DRIFT * (came - self.learned).max(0.0)),
+            Some(base) => takes.min(base),
+        };
+        if calm {
+            self.learned = came;
+        }
+        self.base = Some(base);
+        Some(takes - base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A far side whose clock has so many ticks, and is so much ahead of ours.
+    struct Far {
+        ticks: f64,
+        ahead: f64,
+    }
+
+    impl Far {
+        /// Sent at `sent`, 10 ms away behind a queue of so much.
+        fn stamp(&self, connection: u32, sent: f64, queue: f64) -> PeerStamp {
+            PeerStamp {
+                remote: IpAddr::from([192, 0, 2, 1]),
+                connection,
+                ticks: ((sent + self.ahead) * self.ticks) as u64 as u32,
+                came: Duration::from_secs_f64(sent + 0.010 + queue),
+            }
+        }
+    }
+
+    /// Ahead by nearly as much as 32 bits hold, so that they wrap.
+    const MS: Far = Far {
+        ticks: 1e3,
+        ahead: 4_294_967.0,
+    };
+
+    fn queue_ms(clocks: &PeerClocks, came: f64) -> Option<i64> {
+        clocks.queue(came).map(|q| (q * 1e3).round() as i64)
+    }
+
+    /// Without a queue from 1 to 2 s.
+    fn calm(far: &Far) -> PeerClocks {
+        let mut clocks = PeerClocks::default();
+        for n in 0..50 {
+            let at = 1.0 + 0.02 * f64::from(n);
+            clocks.note(&[far.stamp(1, at, 0.0)], true);
+        }
+        clocks
+    }
+
+    #[test]
+    fn a_queue_towards_us_is_seen_by_every_clock_that_is_fine_enough() {
+        for (ticks, seen) in [
+            (1e3, Some(40)),
+            (1e6, Some(40)),
+            (250.0, None),
+            (100.0, None),
+        ] {
+            let far = Far { ticks, ..MS };
+            let mut clocks = calm(&far);
+            let near = clocks.queue(1.99).map(|q| q < 0.0011);
+            assert_eq!(near, seen.map(|_| true), "{ticks}");
+            for n in 0..5 {
+                clocks.note(&[far.stamp(1, 2.0 + 0.005 * f64::from(n), 0.040)], false);
+            }
+            let got = queue_ms(&clocks, 2.07);
+            let off = got.zip(seen).map(|(got, seen)| (got - seen).abs() <= 1);
+            assert_eq!(off, seen.map(|_| true), "{ticks}: {got:?}");
+            assert_eq!(clocks.queue(2.5), None, "that is long ago");
+        }
+    }
+
+    #[test]
+    fn a_connection_met_beside_a_queue_says_nothing_until_it_has_gone() {
+        let mut clocks = PeerClocks::default();
+        for n in 0..50 {
+            clocks.note(&[MS.stamp(1, 1.0 + 0.02 * f64::from(n), 0.1)], false);
+        }
+        assert_eq!(clocks.queue(2.1), None);
+        clocks.note(&[MS.stamp(1, 2.2, 0.0)], true);
+        clocks.note(&[MS.stamp(1, 2.4, 0.030)], false);
+        assert_eq!(queue_ms(&clocks, 2.44), Some(30));
+    }
+
+    #[test]
+    fn who_dawdles_is_not_heard_beside_others() {
+        let mut clocks = calm(&MS);
+        clocks.note(&[MS.stamp(1, 2.0, 0.0), MS.stamp(2, 2.0, 0.0)], true);
+        clocks.note(&[MS.stamp(2, 2.1, 0.0)], true);
+        clocks.note(&[MS.stamp(1, 2.3, 0.025), MS.stamp(2, 2.3, 0.005)], false);
+        assert_eq!(queue_ms(&clocks, 2.31), Some(5));
+    }
+
+    #[test]
+    fn a_clock_that_drifts_is_no_queue() {
+        // 200 parts of a million too slow, for ten minutes.
+        let far = Far {
+            ticks: 1e3 * (1.0 - 2e-4),
+            ahead: 0.0,
+        };
+        let mut clocks = PeerClocks::default();
+        let mut most = 0f64;
+        for n in 0..6000 {
+            let at = 1.0 + 0.1 * f64::from(n);
+            // A queue of ours by turns, which says nothing of it.
+            clocks.note(&[far.stamp(1, at, 0.0)], n % 20 < 2);
+            most = clocks.queue(at + 0.01).map_or(most, |q| most.max(q));
+        }
+        assert!(most < 0.002, "{most}");
+    }
+
+    #[test]
+    fn another_way_is_learned_anew() {
+        let mut clocks = calm(&MS);
+        clocks.rerouted();
+        clocks.note(&[MS.stamp(1, 2.5, 0.2)], false);
+        assert_eq!(clocks.queue(2.7), None);
+        clocks.note(&[MS.stamp(1, 2.8, 0.2)], true);
+        clocks.note(&[MS.stamp(1, 3.0, 0.25)], false);
+        assert_eq!(queue_ms(&clocks, 3.26), Some(50));
+    }
+
+    #[test]
+    fn there_is_an_end_to_what_is_remembered() {
+        let mut clocks = PeerClocks::default();
+        for n in 0..2 * MOST as u32 {
+            clocks.note(&[MS.stamp(n, 1.0 + f64::from(n), 0.0)], true);
+        }
+        assert_eq!(clocks.all.len(), MOST);
+        assert!(clocks.queues.len() < 10);
+    }
+}

@@ -199,6 +199,7 @@ fn kind(event: &Event) -> Kind {
         Event::Warning(_) | Event::Damaged(_) => Kind::Warning,
         Event::Reflector(_)
         | Event::Reserve(_)
+        | Event::FarEnd(_)
         | Event::Doubted { .. }
         | Event::Limited { .. }
         | Event::Budget { .. }

@@ -290,6 +290,9 @@ impl Daemon {
                 });
             }
         }
+        if let Some(sent) = self.live.sent()? {
+            self.controller.sent(now, sent);
+        }
         let own_queue = self.live.own_queue()?;
         observer.snapshot(&Snapshot {
             own_queue,

@@ -76,6 +76,7 @@ fn direction(why: &Reason) -> Option<Direction> {
         | Reason::ProbingUp { dir }
         | Reason::Following { dir }
         | Reason::Proven { dir }
+        | Reason::Losses { dir, .. }
         | Reason::Agreed { dir }
         | Reason::Elsewhere { dir, .. }
         | Reason::NotOurs { dir, .. } => Some(*dir),

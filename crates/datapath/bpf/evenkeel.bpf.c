@@ -30,6 +30,7 @@
 #include "priority.h"
 #include "probe_stamps.h"
 #include "rtt.h"
+#include "sent_again.h"
 #include "types.h"
 
 char _license[] SEC("license") = "GPL";
@@ -79,8 +80,10 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 	if (!f)
 		return TC_ACT_UNSPEC;
 	account(&f->dir[dir & 1], p, now);
-	if (p->key.proto == IPPROTO_TCP)
+	if (p->key.proto == IPPROTO_TCP) {
+		count_sent_again(&f->dir[dir & 1], p, dir, counts);
 		measure_rtt(f, p, dir, now);
+	}
 	set_priority(skb, &c->dir[dir & 1], now < c->quiet_until, f, p, dir, now, counts);
 	clamp_mss(skb, s, c->dir[!(dir & 1)].max_packet);
 	if (dir == UP && f->set_dscp && f->set_dscp - 1 != p->dscp)

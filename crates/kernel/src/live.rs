@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use evenkeel_core::classify::Tier;
-use evenkeel_core::control::{PeerStamp, RttSample};
+use evenkeel_core::control::{PeerStamp, RttSample, Sent};
 use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
@@ -21,7 +21,7 @@ use crate::lease::RateLease;
 use crate::own_queue::OwnQueueDelay;
 use crate::shape::{Request, check, device, policy, shape_locked};
 use crate::state::Lock;
-use crate::status::{damage, direction, waiting};
+use crate::status::{damage, direction, dropped, waiting};
 use crate::{Error, Session, State, StateDir, capabilities, clear, programs};
 
 /// Windows open again so long after the last renewal.
@@ -377,6 +377,36 @@ impl Live {
             found.down = takes(waiting(&self.session.qdiscs(link.index)?, INGRESS), rate);
         }
         Ok(found)
+    }
+
+    /// Bytes of TCP's payload so far, and what of them was sent again; `None` where it is not known what our own
+    /// policer threw away. Nothing without our programs.
+    pub fn sent(&mut self) -> Result<Option<PerDirection<Sent>>, Error> {
+        let Some(maps) = &self.maps else {
+            return Ok(None);
+        };
+        if self.plan.policer.is_some() {
+            return Ok(None);
+        }
+        let counts = maps.counts()?.direction;
+        let (device, ifb) = (self.plan.device.ifindex, self.plan.ifb.clone());
+        let qdiscs = self.session.qdiscs(device);
+        let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
+        let ifb = self.session.link(&ifb)?;
+        let down = match ifb {
+            Some(link) => dropped(&self.session.qdiscs(link.index)?, INGRESS),
+            None => 0,
+        };
+        let dropped = PerDirection {
+            up: dropped(&qdiscs, EGRESS),
+            down,
+        };
+        let packet = f64::from(self.plan.device.mtu);
+        Ok(Some(PerDirection::of(|d| Sent {
+            all: counts[d].payload as f64,
+            again: counts[d].again as f64,
+            dropped: dropped[d] as f64 * packet,
+        })))
     }
 
     /// Bytes that our disciplines have sent so far, by tier, most urgent first; nought where a direction has none.

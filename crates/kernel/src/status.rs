@@ -399,6 +399,13 @@ pub(crate) fn waiting(qdiscs: &[QdiscInfo], major: u16) -> u64 {
     leaves.map(|q| u64::from(q.stats.backlog)).sum()
 }
 
+/// Packets that our queue has thrown away so far: the root counts those of all below it.
+pub(crate) fn dropped(qdiscs: &[QdiscInfo], major: u16) -> u64 {
+    let is_root = |q: &&QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
+    let root = qdiscs.iter().find(is_root);
+    root.map_or(0, |q| q.stats.drops.into())
+}
+
 pub(crate) fn direction(
     session: &mut Session,
     device: &str,

@@ -32,6 +32,7 @@
 mod agreed;
 mod compete;
 mod drain;
+mod losses;
 mod opening;
 mod overdue;
 mod probing_up;
@@ -42,9 +43,11 @@ use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
 use crate::Direction;
 use compete::Compete;
+use losses::Losses;
 use opening::Opening;
 use pulses::Pulses;
 
+pub use losses::Sent;
 pub(super) use overdue::InFlight;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
@@ -252,6 +255,8 @@ pub(super) struct DirectionState {
     pub is_attributed: bool,
     /// It may be in either, and both are cut.
     pub is_ambiguous: bool,
+    /// What is lost where no queue shows what it carries.
+    losses: Losses,
     /// Its delay changes by itself, as that of mobile lines.
     wanders: bool,
     /// So many queues in a row went that may have been elsewhere.
@@ -292,6 +297,7 @@ impl DirectionState {
             contested: f64::MIN,
             tests: 0.0,
             is_attributed: true,
+            losses: Losses::default(),
             wanders: false,
             followed: 0,
             is_ambiguous: false,

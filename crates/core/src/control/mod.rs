@@ -33,6 +33,7 @@ use passive_rtt::{PassiveRtt, RoundTrip};
 use peer_clocks::PeerClocks;
 use rate_fit::Point;
 
+pub use direction::Sent;
 pub use passive_rtt::RttSample;
 pub use peer_clocks::PeerStamp;
 pub use reason::{Notice, Reason};
@@ -471,6 +472,18 @@ impl Controller {
         self.directions[UP].beat(&context, sends);
         self.check_overdue(now);
         self.in_flight.sent(now);
+        self.apply(now);
+    }
+
+    /// So much was sent, and sent again, by now. To be called about twice a second, after [`Controller::counted`].
+    pub fn sent(&mut self, now: Duration, sent: PerDirection<Sent>) {
+        let now = seconds(now);
+        for i in Direction::BOTH {
+            let context = self.context(i, now);
+            if let Outcome::Changed(why) = self.directions[i].note_sent(sent[i], &context) {
+                self.why = why;
+            }
+        }
         self.apply(now);
     }
 

@@ -15,6 +15,10 @@ pub struct DirectionCounts {
     pub bytes: u64,
     /// Packets that were not IP, or cut off.
     pub other: u64,
+    /// Bytes of TCP's payload.
+    pub payload: u64,
+    /// Those of them that were sent again.
+    pub again: u64,
     /// Segments by tier, most urgent first.
     pub tier_packets: [u64; 4],
     /// Bytes by tier, as `bytes`.
@@ -49,6 +53,8 @@ impl Counts {
             sum.segments += cpu.segments[n];
             sum.bytes += cpu.bytes[n];
             sum.other += cpu.other[n];
+            sum.payload += cpu.payload[n];
+            sum.again += cpu.again[n];
             for tier in 0..sum.tier_packets.len() {
                 sum.tier_packets[tier] += cpu.tier_packets[n][tier];
                 sum.tier_bytes[tier] += cpu.tier_bytes[n][tier];

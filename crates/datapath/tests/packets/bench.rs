@@ -15,6 +15,7 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ACK: u8 = 0x10;
 pub(crate) const SYN: u8 = 0x02;
+pub(crate) const RST: u8 = 0x04;
 
 /// `TC_ACT_UNSPEC`: the next filter decides.
 pub(crate) const NEXT: u32 = u32::MAX;
@@ -219,4 +220,12 @@ pub(crate) fn up4(body: &[u8], proto: u8) -> Vec<u8> {
 
 pub(crate) fn down4(body: &[u8], proto: u8) -> Vec<u8> {
     v4(THEM, US, proto, 0, 0, body)
+}
+
+/// A segment without time stamps.
+pub(crate) fn segment(ports: (u16, u16), seq: u32, ack: u32, payload: usize) -> Vec<u8> {
+    let mut segment = tcp(ports.0, ports.1, ACK, &[], payload);
+    segment[4..8].copy_from_slice(&seq.to_be_bytes());
+    segment[8..12].copy_from_slice(&ack.to_be_bytes());
+    segment
 }

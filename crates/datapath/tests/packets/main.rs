@@ -11,4 +11,5 @@ mod parse;
 mod priority;
 mod probe_stamps;
 mod rtt;
+mod sent_again;
 mod unresponsive;

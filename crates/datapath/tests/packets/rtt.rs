@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use evenkeel_core::units::PerDirection;
 use evenkeel_datapath::values::{PriorityMode, RTT_SAMPLES, RttSample};
 
-use crate::bench::{ACK, Bench, SYN, TCP, down4, key, pass, stamps, tcp, up4};
+use crate::bench::{ACK, Bench, SYN, TCP, down4, key, pass, segment, stamps, tcp, up4};
 
 #[test]
 fn round_trips_of_a_handshake() {
@@ -78,14 +78,6 @@ fn round_trips_of_time_stamps() {
     down(90, 5, 0);
     assert_eq!(flow().rtt_count, 2);
     assert!(flow().rtt_min.unwrap() <= flow().rtt.unwrap());
-}
-
-/// A segment without time stamps.
-fn segment(ports: (u16, u16), seq: u32, ack: u32, payload: usize) -> Vec<u8> {
-    let mut segment = tcp(ports.0, ports.1, ACK, &[], payload);
-    segment[4..8].copy_from_slice(&seq.to_be_bytes());
-    segment[8..12].copy_from_slice(&ack.to_be_bytes());
-    segment
 }
 
 #[test]

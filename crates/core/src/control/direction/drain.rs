@@ -300,6 +300,9 @@ impl DirectionState {
                 self.learn(found, context.now);
             }
         }
+        if drain.followed {
+            self.losses.held(drain.longest * drain.capacity);
+        }
         self.drained(context)
     }
 

@@ -13,7 +13,7 @@ use crate::Direction;
 use crate::control::Reason;
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
-const FIRST: f64 = 32_000.0;
+pub(super) const FIRST: f64 = 32_000.0;
 /// What was used to this share is tried.
 const TRIED: f64 = 0.7;
 /// What is sent is measured for so long, s.

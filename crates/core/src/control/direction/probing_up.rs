@@ -4,6 +4,7 @@
 //! so the noisier the delay, the larger the step; a line that never settles is not tried but
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
+use super::losses::SHOWS;
 use super::{Context, DirectionState, LARGEST_FIRST, Outcome, PATIENCE, Phase, Step};
 use crate::Direction;
 use crate::control::Reason;
@@ -143,7 +144,13 @@ impl DirectionState {
         // What an answer that comes now can know of.
         let known = context.now - context.rtt - context.pace;
         let time = known - step.since;
-        if time <= 0.0 {
+        // Losses show later than queues.
+        let shows = if self.shows_losses(context.now) {
+            SHOWS
+        } else {
+            0.0
+        };
+        if time <= shows {
             return Outcome::Nothing;
         }
         // What was so long ago is forgotten; it went on since.

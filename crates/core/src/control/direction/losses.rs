@@ -1,0 +1,359 @@
+//! What is lost where no queue shows what the line carries: a buffer of a packet or two, or a provider that polices.
+//!
+//! | state | what a stretch of looks shows | next |
+//! |---|---|---|
+//! | calm | for the second time in a row senders send more than a little again, and no queue is drained | shaped to what passed; tested |
+//! | tested | senders send much less again | calm; more is tried after a time, twice as long each time |
+//! | tested | senders send as much again as before | calm; as before the test: the line loses that much by itself |
+//!
+//! Principles: one stretch is no evidence, since a sender that starts loses much once; what is lost at a rate is evidence against the rate, what is lost at any rate is none; what our own
+//! queue threw away is not the line's; a line that has shown a queue shows others; what is sent again comes round trips after what it is for, so a stretch after a cut
+//! begins late. Non-goals: random losses of a few in a hundred, which senders live with.
+
+use std::collections::VecDeque;
+
+use super::opening::{FIRST, Opening};
+use super::{Context, DirectionState, Outcome, Phase};
+use crate::Direction;
+use crate::control::Reason;
+
+/// Less than this share is nothing: queues that are managed, and radio, lose some of a hundred.
+const LOST: f64 = 0.05;
+/// And fewer packets than this say nothing.
+const PACKETS: f64 = 4.0;
+/// What a line loses by itself is no evidence, up to so many times that.
+const BY_ITSELF: f64 = 2.0;
+/// A line that has held so many packets shows by queues what it carries; senders send again for other reasons as well
+/// (without SACK all that came after a loss).
+const HOLDS: f64 = 4.0;
+/// So many stretches in a row with losses are evidence; where they were within the latest minute one is.
+const IN_A_ROW: u32 = 2;
+/// A cut helped if less than this share of what was lost is lost then.
+const HELPED: f64 = 0.6;
+/// A stretch is so long at least, s, and begins so long after a cut, s, or so many round trips.
+const STRETCH: f64 = 1.0;
+const SETTLES: f64 = 1.0;
+const ROUND_TRIPS: f64 = 4.0;
+/// With too few packets in it a stretch goes on for so long at most, s.
+const LONGEST: f64 = 5.0;
+/// What passed is measured over so long, s: from us longer, since senders send faster than it passes; the most of it is
+/// remembered for so long, s.
+const MEASURED_UP: f64 = 0.5;
+const MEASURED_DOWN: f64 = 0.1;
+const REMEMBERED: f64 = 4.0;
+/// What was found is the same again within this share; then the wait for more is twice as long.
+const SAME: f64 = 0.15;
+/// More is tried after so long, s, up to so long.
+const WAIT: f64 = 2.0;
+const LONGEST_WAIT: f64 = 60.0;
+/// Every step of a try is waited for so long, s, where losses were the evidence within the latest minute.
+pub(super) const SHOWS: f64 = 2.0;
+const LATELY: f64 = 60.0;
+
+/// Bytes of TCP's payload so far, in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sent {
+    /// All that passed.
+    pub all: f64,
+    /// That had passed before.
+    pub again: f64,
+    /// About what our own queue threw away.
+    pub dropped: f64,
+}
+
+/// A cut that is to show whether losses are the rate's.
+#[derive(Debug, Clone, Copy)]
+struct Test {
+    /// The share that was lost, and what the line was thought to carry.
+    lost: f64,
+    before: Option<f64>,
+}
+
+/// What is known of losses in one direction.
+#[derive(Debug, Clone)]
+pub(super) struct Losses {
+    /// Where a stretch began, once it has.
+    from: Option<(f64, Sent)>,
+    /// None begins before this.
+    not_before: f64,
+    /// What passed of late: when, bytes/s.
+    passed: VecDeque<(f64, f64)>,
+    test: Option<Test>,
+    /// So many stretches in a row had losses.
+    in_a_row: u32,
+    /// What the line was found to carry by losses.
+    found: Option<f64>,
+    /// The longest queue that followed a cut, bytes.
+    held: f64,
+    /// The line loses this share by itself.
+    by_itself: f64,
+    /// How long to wait for the next try, s, and when losses were evidence last.
+    wait: f64,
+    latest: f64,
+}
+
+impl Default for Losses {
+    fn default() -> Self {
+        Losses {
+            from: None,
+            not_before: 0.0,
+            passed: VecDeque::new(),
+            test: None,
+            in_a_row: 0,
+            found: None,
+            held: 0.0,
+            by_itself: 0.0,
+            wait: WAIT,
+            latest: f64::MIN,
+        }
+    }
+}
+
+impl Losses {
+    /// The line held so many bytes.
+    pub(super) fn held(&mut self, bytes: f64) {
+        self.held = self.held.max(bytes);
+    }
+
+    /// The share that was lost of late, once a stretch is over, which then begins anew.
+    fn share(&mut self, sent: Sent, packet: f64, now: f64) -> Option<f64> {
+        let (began, before) = *self.from.get_or_insert((now, sent));
+        if now < self.not_before || sent.all < before.all {
+            self.from = None;
+            return None;
+        }
+        let all = sent.all - before.all;
+        let lost = (sent.again - before.again - (sent.dropped - before.dropped)).max(0.0);
+        let tells = lost > PACKETS * packet || all > PACKETS / LOST * packet;
+        let is_over = now - began >= STRETCH && tells;
+        if !is_over && now - began < LONGEST {
+            return None;
+        }
+        self.from = Some((now, sent));
+        let share = lost / all.max(1.0);
+        is_over.then_some(if lost < PACKETS * packet { 0.0 } else { share })
+    }
+
+    /// The most that passed of late, bytes/s.
+    fn most(&self) -> f64 {
+        self.passed.iter().map(|p| p.1).fold(0.0, f64::max)
+    }
+}
+
+impl DirectionState {
+    /// So much was sent, and sent again, by now. To be called about twice a second.
+    pub(in crate::control) fn note_sent(&mut self, sent: Sent, context: &Context) -> Outcome {
+        let now = context.now;
+        self.losses.passed.push_back((now, self.most_passed(now)));
+        let is_old = |p: &(f64, f64)| now - p.0 > REMEMBERED;
+        while self.losses.passed.front().is_some_and(is_old) {
+            self.losses.passed.pop_front();
+        }
+        // What a full buffer throws away is told by its queue.
+        let stands = matches!(self.phase, Phase::Drain(_) | Phase::Compete(_));
+        if stands || self.losses.held > HOLDS * context.packet {
+            self.losses.from = None;
+            return Outcome::Nothing;
+        }
+        let Some(share) = self.losses.share(sent, context.packet, now) else {
+            return Outcome::Nothing;
+        };
+        let is_much = share > LOST.max(BY_ITSELF * self.losses.by_itself);
+        match self.losses.test.take() {
+            Some(test) if share > HELPED * test.lost => self.loses_by_itself(test, share, context),
+            _ if !is_much => {
+                self.losses.in_a_row = 0;
+                Outcome::Nothing
+            }
+            _ => {
+                self.losses.in_a_row += 1;
+                if self.losses.in_a_row < IN_A_ROW && !self.shows_losses(now) {
+                    return Outcome::Nothing;
+                }
+                self.loses(share, context)
+            }
+        }
+    }
+
+    /// The most that passed since the latest look, bytes/s.
+    fn most_passed(&self, now: f64) -> f64 {
+        let since = self.losses.passed.back().map_or(now, |p| p.0);
+        let measured = match self.dir {
+            Direction::Up => MEASURED_UP,
+            Direction::Down => MEASURED_DOWN,
+        };
+        let steps = ((now - since) / measured).round().clamp(1.0, 10.0) as u32;
+        let latest = self.meter.latest().unwrap_or(now);
+        let passed = (0..steps).filter_map(|n| {
+            let until = latest - f64::from(n) * measured;
+            Some(self.meter.between(until - measured, until)? / measured)
+        });
+        passed.fold(0.0, f64::max)
+    }
+
+    /// Too much is lost: the line carries what passed.
+    fn loses(&mut self, lost: f64, context: &Context) -> Outcome {
+        let most = match self.dir {
+            // What was lost is counted before it was.
+            Direction::Up => self.losses.most() * (1.0 - lost),
+            Direction::Down => self.losses.most(),
+        };
+        let before = self.capacity.map(|c| c.0);
+        let found = match self.phase {
+            Phase::ProbeUp(step) => most.max(step.before),
+            _ => before.map_or(most, |c| most.min(c * (1.0 - lost))),
+        };
+        let found = found.max(self.acknowledges(context)).max(FIRST);
+        let losses = &mut self.losses;
+        let is_same = losses.found.is_some_and(|f| (found / f - 1.0).abs() < SAME);
+        losses.wait = if is_same {
+            (2.0 * losses.wait).min(LONGEST_WAIT)
+        } else {
+            WAIT
+        };
+        losses.found = Some(found);
+        losses.test = Some(Test { lost, before });
+        losses.latest = context.now;
+        let wait = losses.wait;
+        self.shape_to(found, wait, context);
+        Outcome::Changed(Reason::Losses {
+            dir: self.dir,
+            percent: 100.0 * lost,
+        })
+    }
+
+    /// As much is lost as before the cut.
+    fn loses_by_itself(&mut self, test: Test, lost: f64, context: &Context) -> Outcome {
+        self.losses.by_itself = lost.min(test.lost);
+        self.losses.wait = WAIT;
+        if let Some(before) = test.before {
+            self.shape_to(before, 0.0, context);
+        } else {
+            self.capacity = None;
+            self.phase = Phase::Open(Opening::default());
+        }
+        Outcome::Changed(Reason::Losses {
+            dir: self.dir,
+            percent: 0.0,
+        })
+    }
+
+    fn shape_to(&mut self, capacity: f64, wait: f64, context: &Context) {
+        let settles = SETTLES.max(ROUND_TRIPS * context.rtt);
+        self.losses.not_before = context.now + settles;
+        self.losses.passed.clear();
+        self.prior = None;
+        self.capacity = Some((self.bounded(capacity), context.now));
+        self.error = super::GUESSED;
+        self.phase = Phase::Steady;
+        self.next_probe_up = context.now + wait;
+    }
+
+    /// Losses, and no queue, showed of late what the line carries.
+    pub(super) fn shows_losses(&self, now: f64) -> bool {
+        now - self.losses.latest < LATELY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::rate_fit::Point;
+
+    fn context(now: f64) -> Context {
+        Context {
+            now,
+            rtt: 0.020,
+            rise: 0.002,
+            wander: 0.001,
+            pace: 0.020,
+            noise: 0.001,
+            packet: 1500.0,
+            beside: 0.0,
+            apart: 0.001,
+            probed: true,
+            known: true,
+            comes: 0.0,
+            elsewhere: 0.0,
+        }
+    }
+
+    /// What the line is shaped to at the end of so long, s, where so much is wanted and so much carried, bytes/s,
+    /// without a queue, and this share is lost whatever is sent; and the share that was lost in the latest half.
+    fn shaped(dir: Direction, wanted: f64, carries: f64, loses: f64) -> (f64, f64) {
+        let (lasts, step) = (120.0, 0.02);
+        let mut way = DirectionState::new(dir);
+        let (mut counted, mut sent) = (0.0, Sent::default());
+        let mut latest = [0.0; 2];
+        for n in 1..=(lasts / step) as u32 {
+            let now = f64::from(n) * step;
+            let context = context(now);
+            let level = way.target(&context).map(|(c, factor)| c * factor);
+            let level = way.opened(&context).or(level).unwrap_or(f64::MAX);
+            let comes = level.min(wanted);
+            let lost = (comes - carries).max(0.0) + loses * comes.min(carries);
+            counted += step
+                * if dir == Direction::Up {
+                    comes
+                } else {
+                    comes - lost
+                };
+            sent.all += step * comes;
+            sent.again += step * lost;
+            way.meter.note(now, counted);
+            let point = Point {
+                left: now - context.rtt,
+                came: now,
+                queue: 0.0,
+            };
+            way.observe(point, &context);
+            let _ = way.decide(&context, true);
+            if n % 25 == 0 {
+                let _ = way.note_sent(sent, &context);
+            }
+            if now > lasts / 2.0 {
+                latest = [latest[0] + comes, latest[1] + lost];
+            }
+        }
+        let level = way.capacity.map_or(f64::MAX, |c| c.0);
+        (level, latest[1] / latest[0])
+    }
+
+    #[test]
+    fn a_line_that_polices_is_shaped_to_what_it_carries() {
+        for dir in Direction::BOTH {
+            for (wanted, carries) in [(1e6, 5e5), (2e6, 1e5), (6e5, 5e5)] {
+                let (level, lost) = shaped(dir, wanted, carries, 0.0);
+                let is_near = (0.85 * carries..1.3 * carries).contains(&level);
+                assert!(is_near, "{dir} {wanted} {carries}: {level}");
+                assert!(lost < 0.06, "{dir} {wanted} {carries}: {lost}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_loses_by_itself_is_used_all_the_same() {
+        for dir in Direction::BOTH {
+            for loses in [0.01, 0.04, 0.1] {
+                let (level, _) = shaped(dir, 5e5, 1e6, loses);
+                assert!(level > 4.5e5, "{dir} {loses}: {level}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_our_own_queue_threw_away_is_not_the_lines() {
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(1e5, 0.0);
+        for n in 1..=40 {
+            let now = f64::from(n) * 0.5;
+            way.meter.note(now, 1e5 * now);
+            let sent = Sent {
+                all: 1e5 * now,
+                again: 1e4 * now,
+                dropped: 1.1e4 * now,
+            };
+            assert_eq!(way.note_sent(sent, &context(now)), Outcome::Nothing);
+        }
+    }
+}

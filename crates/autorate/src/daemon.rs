@@ -542,7 +542,7 @@ impl Daemon {
                 far_ends::News::Doubted(found, why) => Event::Doubted {
                     address: found.address,
                     why,
-                    next: None,
+                    next: self.choice.used().map(|r| r.found.into()),
                 },
             });
         }

@@ -118,7 +118,9 @@ impl Losses {
     /// The share that was lost of late, once a stretch is over, which then begins anew.
     fn share(&mut self, sent: Sent, packet: f64, now: f64) -> Option<f64> {
         let (began, before) = *self.from.get_or_insert((now, sent));
-        if now < self.not_before || sent.all < before.all {
+        // Counters of a queue that was set up anew begin at nought.
+        let is_anew = sent.all < before.all || sent.dropped < before.dropped;
+        if now < self.not_before || is_anew {
             self.from = None;
             return None;
         }
@@ -352,6 +354,23 @@ mod tests {
                 all: 1e5 * now,
                 again: 1e4 * now,
                 dropped: 1.1e4 * now,
+            };
+            assert_eq!(way.note_sent(sent, &context(now)), Outcome::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_queue_that_was_set_up_anew_is_no_loss() {
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(1e5, 0.0);
+        for n in 1..=40 {
+            let now = f64::from(n) * 0.5;
+            way.meter.note(now, 1e5 * now);
+            let dropped = f64::from(n % 5) * 3e4;
+            let sent = Sent {
+                all: 1e5 * now,
+                again: 0.0,
+                dropped,
             };
             assert_eq!(way.note_sent(sent, &context(now)), Outcome::Nothing);
         }

@@ -546,7 +546,8 @@ impl Controller {
         let now = seconds(now);
         let heard = self.passive_rtt(samples, now);
         // How long something waited in our own queue is only about known, and an echo did not wait there.
-        let has_better = self.has_echoes(now) || self.directions[UP].awaits_echoes(now);
+        let has_better = self.has_echoes(now)
+            || self.directions[UP].awaits_echoes(self.base.value().unwrap_or(0.0), now);
         if let Some(heard) = heard.filter(|_| !has_better) {
             self.on_passive_rtt(heard, now);
         }

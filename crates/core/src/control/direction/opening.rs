@@ -5,8 +5,8 @@
 //! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line).
 //!
 //! Principles: what passed is never let out less again; a queue that what we sent cannot explain is somebody else's
-//! and no reason to wait; acknowledgements of a download are never held up; where nothing answers for a second although
-//! much is sent, nothing is held at all. Non-goals: what the queue says at which it ends (`drain`).
+//! and no reason to wait; acknowledgements of a download are never held up; where nothing answers although much is
+//! sent, nothing is held at all. Non-goals: what the queue says at which it ends (`drain`).
 
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
@@ -16,16 +16,17 @@ use crate::control::Reason;
 pub(super) const FIRST: f64 = 32_000.0;
 /// What was used to this share is tried.
 const TRIED: f64 = 0.7;
-/// What is sent is measured for so long, s.
-const MEASURED: f64 = 0.2;
+/// What is sent is measured for so long, s, to see that it begins and that it goes on: few packets pass in the first.
+const MEASURED: [f64; 2] = [0.2, 1.0];
 /// From one step to the next, as a factor (RFC 5681, 3.1: twice for each round trip).
 const GROWS: f64 = 2.0;
 /// After a queue half of that, as a logarithm, and at least this.
 const GROWS_LEAST: f64 = 1.19;
 /// From this share on what is let out is used up.
-const USED_UP: f64 = 0.9;
-/// Then echoes of far ends are waited for so long, s: they are asked after a few round trips.
-const PATIENCE: f64 = 1.0;
+const USED_UP: f64 = 0.85;
+/// Then echoes of far ends are waited for so long, s, and so many round trips: they are asked after a few packets.
+const PATIENCE: f64 = 0.25;
+const ROUND_TRIPS: f64 = 3.0;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
 
@@ -56,33 +57,39 @@ impl Default for Opening {
     }
 }
 
+/// How long echoes are waited for, s.
+fn patience(rtt: f64) -> f64 {
+    PATIENCE + ROUND_TRIPS * rtt
+}
+
 impl DirectionState {
     /// What is let out, bytes/s; `None`: it is not held.
     pub(super) fn let_out(&self, opening: Opening, context: &Context) -> Option<f64> {
-        let waits = |since: f64| context.now - since < PATIENCE;
+        let waits = |since: f64| context.now - since < patience(context.rtt);
         let is_heard = context.probed || opening.unheard.is_none_or(waits);
         let is_held = self.dir == Direction::Up && context.known && is_heard;
         is_held.then_some(opening.level)
     }
 
     /// Held, and without an echo so far.
-    pub(in crate::control) fn awaits_echoes(&self, now: f64) -> bool {
+    pub(in crate::control) fn awaits_echoes(&self, rtt: f64, now: f64) -> bool {
         let unheard = match self.phase {
             Phase::Open(opening) => opening.unheard,
             _ => None,
         };
-        unheard.is_some_and(|since| now - since < PATIENCE)
+        unheard.is_some_and(|since| now - since < patience(rtt))
     }
 
     /// Since when what is let out is used up without an echo.
     fn unheard(&self, opening: Opening, context: &Context) -> Option<f64> {
+        let measured = MEASURED[usize::from(opening.unheard.is_some())];
         let is_used_up = || {
-            let sent = self.meter.rate(MEASURED).unwrap_or(0.0);
+            let sent = self.meter.rate(measured).unwrap_or(0.0);
             sent > USED_UP * opening.level
         };
         match opening.unheard {
             _ if context.probed => None,
-            Some(since) if context.now - since >= PATIENCE => Some(since),
+            Some(since) if context.now - since >= patience(context.rtt) => Some(since),
             since => is_used_up().then(|| since.unwrap_or(context.now)),
         }
     }

@@ -6,29 +6,29 @@
 //! believed, round trips of connections that pass are as good. Non-goals: deciding anything
 //! (`evenkeel_core::control`), and what is believed (`choice`).
 
+mod probing;
+
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::Scope;
 use std::time::Duration;
 
-use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, RttSample, Settings};
+use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, Settings};
 use evenkeel_core::plan::Target;
 use evenkeel_core::{Direction, Framing, PerDirection, Rate};
 use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
-use crate::asked::Reflector;
-use crate::budget::{Purse, SEARCH};
-use crate::candidates::{Candidate, candidates};
-use crate::choice::{self, Choice};
+use crate::budget::Purse;
+use crate::candidates::Candidate;
+use crate::choice::Choice;
 use crate::cooperation::{self, Cooperate, Cooperation, Shared};
 use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
-use crate::far_ends::{self, FarEnds};
+use crate::far_ends::FarEnds;
 use crate::gateway_beacons::GatewayBeacons;
 use crate::passing::Passed;
-use crate::reflector::{Found, Host, find};
-use crate::stamps;
+use crate::reflector::{Found, Host};
 
 /// So often the reflector is looked for again while nothing answers.
 const SEEK: Duration = Duration::from_secs(10);
@@ -290,262 +290,14 @@ impl Daemon {
                 });
             }
         }
-        if let Some(sent) = self.live.sent()? {
-            self.controller.sent(now, sent);
+        let queues = self.live.own_queues()?;
+        if let Some(payload) = self.live.tcp_payload(&queues)? {
+            self.controller.tcp_payload(now, payload);
         }
-        let own_queue = self.live.own_queue()?;
         observer.snapshot(&Snapshot {
-            own_queue,
+            own_queue: queues.waits,
             ..self.snapshot()
         });
-        Ok(())
-    }
-
-    /// Whether it is time to try what else could be probed.
-    fn wants_others(&self, now: Duration) -> bool {
-        let view = self.controller.view(now);
-        let later = now.saturating_sub(self.sought) > ALONE && choice::is_idle(&view);
-        later || self.no_signal || self.choice.is_suspected()
-    }
-
-    /// Looks for something to probe, which takes seconds, until it is `over`; and for others once they are wanted.
-    fn seek<'s>(
-        &self,
-        scope: &'s Scope<'s, '_>,
-        [over, others]: [&'s AtomicBool; 2],
-    ) -> Receiver<Result<Sought, Error>> {
-        let (finds, found) = mpsc::channel();
-        let (device, targets) = (self.device.clone(), self.targets.clone());
-        others.store(false, Ordering::Relaxed);
-        scope.spawn(move || {
-            let first = find(&device, &targets, over);
-            let known = first.as_ref().ok().copied().flatten();
-            // Who has stopped listening needs no more of it.
-            if finds.send(first.map(Sought::First)).is_ok()
-                && let Some(first) = known
-            {
-                while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
-                    std::thread::sleep(NAP);
-                }
-                let _ = finds.send(candidates(&device, &targets, first, over).map(Sought::All));
-            }
-        });
-        found
-    }
-
-    /// Whether a search fits into the budget; it counts as made.
-    fn may_seek(&mut self) -> bool {
-        let Some(purse) = &mut self.purse else {
-            return true;
-        };
-        let may = purse.allows(SEARCH);
-        if may {
-            purse.spend(SEARCH);
-        }
-        may
-    }
-
-    /// Probes as often as the budget allows, if there is one.
-    fn spare(&mut self, observer: &mut dyn Observer) {
-        let Some(purse) = &mut self.purse else {
-            return;
-        };
-        let now = clock::monotonic();
-        let interval = purse.interval(now, clock::realtime());
-        self.choice.spare(interval);
-        if let Err(why) = purse.keep(now, false)
-            && !std::mem::replace(&mut self.unwritten, true)
-        {
-            observer.event(Event::Warning(why));
-        }
-        // Only what changes how the line is followed is said.
-        if interval.is_zero() == self.spared.is_zero() {
-            self.spared = interval;
-            return;
-        }
-        self.spared = interval;
-        if let Some(interval) = self.choice.used().map(Reflector::interval) {
-            if self.choice.used().is_some_and(Reflector::is_seldom) {
-                self.listen(now);
-            }
-            self.pace_to(interval, now);
-        }
-        observer.event(Event::Budget { interval });
-    }
-
-    /// What was found, if anything.
-    fn found(&mut self, found: Option<Found>, now: Duration, observer: &mut dyn Observer) {
-        let before = self.choice.used().map(|r| r.found);
-        self.choice.begin(found, &self.device, now);
-        self.sought = clock::monotonic();
-        match self.choice.used() {
-            Some(reflector) => {
-                let (is, interval) = (reflector.found, reflector.interval());
-                if before.is_some_and(|before| before != is) {
-                    self.controller.reflector_changed(now, reflector.least());
-                }
-                if self.choice.used().is_some_and(Reflector::is_seldom) {
-                    self.listen(now);
-                }
-                self.pace_to(interval, now);
-                observer.event(Event::Reflector(is.into()));
-            }
-            // Said once, not after each search.
-            None if !self.silent && !self.choice.believes_none() => {
-                observer.event(Event::NoReflector {
-                    watched: self.live.has_programs(),
-                });
-            }
-            None => {}
-        }
-        self.silent = self.choice.used().is_none();
-    }
-
-    /// What else was found.
-    fn found_all(&mut self, all: &[Candidate], now: Duration, observer: &mut dyn Observer) {
-        let before = self.choice.used().map(Reflector::interval);
-        let seldom = self.choice.used().is_some_and(Reflector::is_seldom);
-        self.choice.add(all, &self.device, now);
-        if self.choice.used().map(Reflector::interval) != before {
-            self.limited(seldom, now, observer);
-        }
-        observer.event(Event::Reserve(self.choice.reserve()));
-    }
-
-    /// What is probed answers less often, or more often, than was known.
-    fn limited(&mut self, was_seldom: bool, now: Duration, observer: &mut dyn Observer) {
-        let Some(reflector) = self.choice.used() else {
-            return;
-        };
-        let (address, interval) = (reflector.found.address, reflector.interval());
-        let least = reflector.least();
-        match (was_seldom, reflector.is_seldom()) {
-            (false, true) => self.listen(now),
-            (true, false) => self.controller.reflector_changed(now, least),
-            _ => {}
-        }
-        self.pace_to(interval, now);
-        observer.event(Event::Limited { address, interval });
-    }
-
-    /// Probes no more often than this. What answers seldom says nothing of how often to look.
-    fn pace_to(&mut self, interval: Duration, now: Duration) {
-        let seldom = self.choice.used().is_none_or(Reflector::is_seldom);
-        let pace = if seldom { Duration::ZERO } else { interval };
-        self.controller.answers_each(now, pace);
-    }
-
-    /// From now on connections that pass say what the line does: what is known of them is where
-    /// the controller begins.
-    fn listen(&mut self, now: Duration) {
-        self.controller.reflector_changed(now, None);
-        for trip in self.choice.least_trips(now) {
-            self.controller.passed(now, &[trip]);
-        }
-    }
-
-    /// Sees whether what is probed can be believed.
-    fn judge(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
-        let view = self.controller.view(now);
-        let sent = self.choice.keep_warm(&view, now)?;
-        self.purse.iter_mut().for_each(|p| p.spend(sent));
-        let tells_apart = self.choice.used().is_some_and(Reflector::tells_apart);
-        if tells_apart && self.choice.wants_trips(&view, now) {
-            let samples = self.live.connection_samples(now)?;
-            self.choice.note_trips(&samples.round_trips, &view);
-        }
-        let none = self.choice.believes_none();
-        if none && self.choice.try_again(now) {
-            self.turn(now, observer, |is| Event::Reflector(is.into()));
-        } else if let Some(doubted) = self.choice.judge(&view, now) {
-            let next = self.choice.used().map(|r| r.found.into());
-            let event = Event::Doubted {
-                address: doubted.of.address,
-                why: doubted.why,
-                next,
-            };
-            if next.is_some() {
-                self.turn(now, observer, |_| event);
-            } else {
-                self.listen(now);
-                self.pace_to(Duration::ZERO, now);
-                observer.event(event);
-            }
-        }
-        Ok(())
-    }
-
-    /// Another one is probed from now on.
-    fn turn(
-        &mut self,
-        now: Duration,
-        observer: &mut dyn Observer,
-        event: impl FnOnce(Found) -> Event,
-    ) {
-        let Some(reflector) = self.choice.used() else {
-            return;
-        };
-        let (is, interval) = (reflector.found, reflector.interval());
-        self.controller.reflector_changed(now, reflector.least());
-        if reflector.is_seldom() {
-            self.listen(now);
-        }
-        self.pace_to(interval, now);
-        observer.event(event(is));
-    }
-
-    /// Looks at connections that pass, where probes do not tell directions apart, or tell nothing or little; then their
-    /// far ends are asked.
-    fn watch(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
-        let reflector = self.choice.used().filter(|_| !self.no_signal);
-        let is_followed = reflector.is_some_and(|r| !r.is_seldom());
-        if is_followed {
-            self.far_ends.rest();
-        }
-        if is_followed && reflector.is_some_and(Reflector::tells_apart) {
-            return Ok(());
-        }
-        let samples = self.live.connection_samples(now)?;
-        self.controller.dated(now, &samples.stamps);
-        let trips = samples.round_trips;
-        if is_followed {
-            if !trips.is_empty() {
-                self.choice.note_trips(&trips, &self.controller.view(now));
-            }
-            return Ok(());
-        }
-        self.controller.passed(now, &trips);
-        // Who names hosts wants no others to be asked.
-        if self.targets.is_empty() {
-            self.ask_far_ends(&trips, now, observer)?;
-        }
-        Ok(())
-    }
-
-    fn ask_far_ends(
-        &mut self,
-        trips: &[RttSample],
-        now: Duration,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Error> {
-        self.far_ends.note_trips(trips, &self.device, now);
-        let echoes = self.far_ends.heard(now)?;
-        self.controller.echoed(now, &echoes);
-        let may = self.purse.as_ref().is_none_or(|p| p.allows(1));
-        if may && self.far_ends.ask(self.spared, now)? {
-            self.controller.asked(now);
-            self.purse.iter_mut().for_each(|p| p.spend(1));
-        }
-        for news in self.far_ends.take_news() {
-            observer.event(match news {
-                far_ends::News::Asked(found) => Event::FarEnd(found.into()),
-                far_ends::News::Doubted(found, why) => Event::Doubted {
-                    address: found.address,
-                    why,
-                    next: self.choice.used().map(|r| r.found.into()),
-                },
-            });
-        }
         Ok(())
     }
 
@@ -584,49 +336,6 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits for answers until then.
-    fn hear(&mut self, until: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
-        let Some(reflector) = self.choice.used_mut() else {
-            let now = clock::monotonic();
-            std::thread::sleep(until.saturating_sub(now));
-            return Ok(());
-        };
-        let seldom = reflector.is_seldom();
-        reflector.pinger.wait(Some(until))?;
-        let wander = self.controller.view(clock::monotonic()).rise_ms / 1e3;
-        let heard = reflector.heard(wander);
-        let address = reflector.found.address;
-        let least = reflector.least();
-        if !heard.answers.is_empty() {
-            self.count()?;
-        }
-        if let Some(news) = heard.stamps {
-            // Directions are told apart in another way from now on.
-            self.controller.reflector_changed(clock::monotonic(), least);
-            let believed = news == stamps::News::Agree;
-            observer.event(Event::Stamps { address, believed });
-        }
-        if heard.limit {
-            self.limited(seldom, clock::monotonic(), observer);
-        }
-        for a in heard.answers {
-            let now = clock::monotonic();
-            if seldom {
-                // Few of many, and farther away than some.
-                let trip = RttSample {
-                    remote: address,
-                    left: a.sent,
-                    waited: Duration::ZERO,
-                    came: a.came,
-                };
-                self.controller.passed(now, &[trip]);
-            } else {
-                self.controller.answered(now, a);
-            }
-        }
-        Ok(())
-    }
-
     /// Meets the others: hears them, tells them about us, and takes what of the line is ours.
     fn meet(&mut self, now: Duration, observer: &mut dyn Observer) -> Result<(), Error> {
         if let Some(behind) = &mut self.behind {
@@ -656,7 +365,7 @@ impl Daemon {
                 has_stranger: PerDirection::of(|d| self.controller.competes(d)),
                 carried: self.carried,
                 tiers: self.live.tiers()?,
-                waits: self.live.own_queue()?,
+                waits: self.live.own_queues()?.waits,
                 shaped: self.live.shaped(),
                 permille: targets.map(|t| t.map_or(1000, |t| t.permille.min(1000))),
             };

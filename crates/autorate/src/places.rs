@@ -7,11 +7,11 @@
 //! is not known; what waited in our own queue is not heard. Non-goals: following a line by it
 //! (`evenkeel_core::control`).
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use evenkeel_core::control::RttSample;
+use evenkeel_core::recent::Recent;
 
 /// So many places are remembered.
 const MOST: usize = 128;
@@ -35,14 +35,22 @@ struct Place {
     most: Duration,
     /// Met while little passed.
     calm: bool,
-    met: Duration,
 }
 
 /// Places that connections lead to, and what they saw since the last look.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Places {
-    all: HashMap<IpAddr, Place>,
+    all: Recent<IpAddr, Place>,
     samples: Vec<(IpAddr, Duration)>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Places {
+            all: Recent::new(MOST),
+            samples: Vec::new(),
+        }
+    }
 }
 
 impl Places {
@@ -52,25 +60,15 @@ impl Places {
             let Some(took) = s.came.checked_sub(s.left) else {
                 continue;
             };
-            self.make_room(s.remote);
-            let place = self.all.entry(s.remote).or_insert(Place {
+            let place = self.all.meet(s.remote, s.came.as_secs_f64(), || Place {
                 least: took,
                 most: took,
                 calm,
-                met: s.came,
             });
             place.least = place.least.min(took);
             place.most = place.most.max(took);
             place.calm |= calm;
-            place.met = s.came;
             self.samples.push((s.remote, took));
-        }
-    }
-
-    fn make_room(&mut self, remote: IpAddr) {
-        if self.all.len() >= MOST && !self.all.contains_key(&remote) {
-            let oldest = self.all.iter().min_by_key(|p| p.1.met).map(|p| *p.0);
-            oldest.map(|oldest| self.all.remove(&oldest));
         }
     }
 

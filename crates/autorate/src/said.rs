@@ -77,6 +77,7 @@ fn direction(why: &Reason) -> Option<Direction> {
         | Reason::Following { dir }
         | Reason::Proven { dir }
         | Reason::Losses { dir, .. }
+        | Reason::LosesByItself { dir }
         | Reason::Agreed { dir }
         | Reason::Elsewhere { dir, .. }
         | Reason::NotOurs { dir, .. } => Some(*dir),

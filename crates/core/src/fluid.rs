@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::control::{
-    Action, Answered, Controller, Counted, OneWay, PeerStamp, RttSample, Settings,
+    Action, Answered, Controller, Counted, OneWay, RttSample, Settings, TcpTimestamp,
 };
 use crate::pipe::SplitMix64;
 use crate::{Direction, PerDirection};
@@ -144,13 +144,13 @@ impl<'a> World<'a> {
         let flows: f64 = self.links.iter().map(|l| l.sender.flows).sum();
         if self.scene.dated && flows > 0.0 {
             let ms = (p.sent + p.there + FAR_CLOCK) * 1e3;
-            let stamp = PeerStamp {
+            let stamp = TcpTimestamp {
                 remote: FAR,
                 connection: 1,
-                ticks: ms as u32,
+                tsval: ms as u32,
                 came: duration(p.at),
             };
-            self.controller.dated(duration(t), &[stamp]);
+            self.controller.tcp_timestamps(duration(t), &[stamp]);
         }
     }
 

@@ -15,6 +15,7 @@ pub mod ping;
 pub mod pipe;
 pub mod plan;
 pub mod police;
+pub mod recent;
 pub mod result;
 pub mod rules;
 pub mod segments;

@@ -29,8 +29,8 @@
 #include "police.h"
 #include "priority.h"
 #include "probe_stamps.h"
+#include "retransmissions.h"
 #include "rtt.h"
-#include "sent_again.h"
 #include "types.h"
 
 char _license[] SEC("license") = "GPL";
@@ -81,7 +81,7 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 		return TC_ACT_UNSPEC;
 	account(&f->dir[dir & 1], p, now);
 	if (p->key.proto == IPPROTO_TCP) {
-		count_sent_again(&f->dir[dir & 1], p, dir, counts);
+		count_retransmissions(&f->dir[dir & 1], p, dir, counts);
 		measure_rtt(f, p, dir, now);
 	}
 	set_priority(skb, &c->dir[dir & 1], now < c->quiet_until, f, p, dir, now, counts);

@@ -174,7 +174,7 @@ struct direction_state {
 	__u8 bucket;           /* if it has one */
 	__u8 window_scale;     /* that it offered, plus 1; 0: none or not seen */
 	__u8 awaited_with_data; /* what is awaited was sent with payload */
-	__u32 sent_end;         /* TCP: the highest end of data so far; 0: none yet */
+	__u32 highest_end;      /* TCP: of data so far, a sequence number; 0: none yet */
 	__u32 pad;
 };
 
@@ -337,8 +337,8 @@ struct counts {
 	__u64 full;      /* no entry was to be had */
 	__u64 slowed;    /* dropped: of unresponsive flows, beyond their share */
 	__u64 bypassed;  /* small ones that arrived and did not go to our queue */
-	__u64 payload[2]; /* bytes of TCP, and of them those that passed before */
-	__u64 again[2];
+	__u64 payload[2]; /* bytes of TCP, and of them those that were retransmitted */
+	__u64 retransmitted[2];
 	__u64 tier_packets[2][TIERS];
 	__u64 tier_bytes[2][TIERS];
 };

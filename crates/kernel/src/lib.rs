@@ -27,7 +27,7 @@ pub use error::Error;
 pub use evenkeel_wire::conntrack::{Connection, Tuple};
 pub use evenkeel_wire::neighbour::Neighbour;
 pub use groups::control_groups;
-pub use live::{ConnectionSamples, Live};
+pub use live::{ConnectionSamples, Live, OwnQueues};
 pub use passive::{Arrived, PassiveStatistics, RoundTrips, Step, TierStatistics};
 pub use probe::capabilities;
 pub use programs::{all_maps, maps};

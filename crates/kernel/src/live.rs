@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use evenkeel_core::classify::Tier;
-use evenkeel_core::control::{PeerStamp, RttSample, Sent};
+use evenkeel_core::control::{RttSample, TcpPayload, TcpTimestamp};
 use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
@@ -35,7 +35,16 @@ pub struct ConnectionSamples {
     /// Round trips beyond us.
     pub round_trips: Vec<RttSample>,
     /// When their answers were sent, by the far sides' clocks.
-    pub stamps: Vec<PeerStamp>,
+    pub stamps: Vec<TcpTimestamp>,
+}
+
+/// Our own queues.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OwnQueues {
+    /// How long what waits in them takes.
+    pub waits: PerDirection<Duration>,
+    /// Packets that they have thrown away so far.
+    pub dropped: PerDirection<u64>,
 }
 
 /// A device that this process shapes.
@@ -162,13 +171,50 @@ impl Live {
         self.maps.is_some()
     }
 
-    /// What connections that passed showed since the last call. To be called often, and after [`Live::counters`]: how
-    /// long our own queue is, is seen only then. Nothing without our programs.
-    pub fn connection_samples(&mut self, now: Duration) -> Result<ConnectionSamples, Error> {
+    /// What connections that passed showed since the last call; nothing without our programs. With `waits`, what may
+    /// have waited in our own queue is there as well, with how long it waited: to be called often then, and after
+    /// [`Live::counters`], since how long that queue is is seen only then.
+    pub fn connection_samples(
+        &mut self,
+        waits: bool,
+        now: Duration,
+    ) -> Result<ConnectionSamples, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(ConnectionSamples::default());
         };
         let samples = maps.take_rtt_samples()?;
+        if waits {
+            self.look_at_own_queue(now)?;
+        }
+        let mut found = ConnectionSamples::default();
+        for s in &samples {
+            if s.answered_at + OwnQueueDelay::RECENT <= now {
+                continue;
+            }
+            let left = s.answered_at.saturating_sub(s.rtt);
+            // What is light goes first.
+            let waited = match (s.may_have_queued, waits) {
+                (false, _) => Some(Duration::ZERO),
+                (true, true) => Some(self.own_queue.at(left)),
+                (true, false) => None,
+            };
+            found.round_trips.extend(waited.map(|waited| RttSample {
+                remote: s.remote,
+                left,
+                waited,
+                came: s.answered_at,
+            }));
+            found.stamps.extend(s.tsval.map(|tsval| TcpTimestamp {
+                remote: s.remote,
+                connection: u32::from(s.ports[0]) << 16 | u32::from(s.ports[1]),
+                tsval,
+                came: s.answered_at,
+            }));
+        }
+        Ok(found)
+    }
+
+    fn look_at_own_queue(&mut self, now: Duration) -> Result<(), Error> {
         let mut backlog = 0;
         if self.targets.up.is_some() {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
@@ -178,30 +224,7 @@ impl Live {
         let packet = self.plan.device.mtu;
         self.own_queue
             .look(now, self.sent, backlog, packet, self.plan.egress);
-        let mut found = ConnectionSamples::default();
-        let recent =
-            |s: &&evenkeel_datapath::values::RttSample| s.answered_at + OwnQueueDelay::RECENT > now;
-        for s in samples.iter().filter(recent) {
-            let left = s.answered_at.saturating_sub(s.rtt);
-            found.round_trips.push(RttSample {
-                remote: s.remote,
-                left,
-                // What is light goes first.
-                waited: if s.may_have_queued {
-                    self.own_queue.at(left)
-                } else {
-                    Duration::ZERO
-                },
-                came: s.answered_at,
-            });
-            found.stamps.extend(s.tsval.map(|ticks| PeerStamp {
-                remote: s.remote,
-                connection: u32::from(s.ports[0]) << 16 | u32::from(s.ports[1]),
-                ticks,
-                came: s.answered_at,
-            }));
-        }
-        Ok(found)
+        Ok(())
     }
 
     /// Whether the device has gone, also if one of its name has come since.
@@ -360,52 +383,44 @@ impl Live {
         Ok(())
     }
 
-    /// How long what waits in our own queues now takes at the rates in force; nought where a direction is not shaped.
-    pub fn own_queue(&mut self) -> Result<PerDirection<Duration>, Error> {
-        let mut found = PerDirection::default();
+    /// What our own queues hold, and have thrown away so far; nothing where a direction is not shaped.
+    pub fn own_queues(&mut self) -> Result<OwnQueues, Error> {
+        let mut found = OwnQueues::default();
         let (device, ifb) = (self.plan.device.ifindex, self.plan.ifb.clone());
         let rates = self.shaped();
         if let Some(rate) = rates.up {
             let qdiscs = self.session.qdiscs(device);
             let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
-            found.up = takes(waiting(&qdiscs, EGRESS), rate);
+            found.waits.up = takes(waiting(&qdiscs, EGRESS), rate);
+            found.dropped.up = dropped(&qdiscs, EGRESS);
         }
         if let Some(rate) = rates.down
             && self.plan.policer.is_none()
             && let Some(link) = self.session.link(&ifb)?
         {
-            found.down = takes(waiting(&self.session.qdiscs(link.index)?, INGRESS), rate);
+            let qdiscs = self.session.qdiscs(link.index)?;
+            found.waits.down = takes(waiting(&qdiscs, INGRESS), rate);
+            found.dropped.down = dropped(&qdiscs, INGRESS);
         }
         Ok(found)
     }
 
-    /// Bytes of TCP's payload so far, and what of them was sent again; `None` where it is not known what our own
-    /// policer threw away. Nothing without our programs.
-    pub fn sent(&mut self) -> Result<Option<PerDirection<Sent>>, Error> {
-        let Some(maps) = &self.maps else {
+    /// TCP's payload so far, as our programs and `queues` saw it; `None` without programs, and where our own policer
+    /// throws away what nobody counts here.
+    pub fn tcp_payload(
+        &self,
+        queues: &OwnQueues,
+    ) -> Result<Option<PerDirection<TcpPayload>>, Error> {
+        let maps = self.maps.as_ref().filter(|_| self.plan.policer.is_none());
+        let Some(maps) = maps else {
             return Ok(None);
         };
-        if self.plan.policer.is_some() {
-            return Ok(None);
-        }
         let counts = maps.counts()?.direction;
-        let (device, ifb) = (self.plan.device.ifindex, self.plan.ifb.clone());
-        let qdiscs = self.session.qdiscs(device);
-        let qdiscs = qdiscs.map_err(|e| self.or_gone(e))?;
-        let ifb = self.session.link(&ifb)?;
-        let down = match ifb {
-            Some(link) => dropped(&self.session.qdiscs(link.index)?, INGRESS),
-            None => 0,
-        };
-        let dropped = PerDirection {
-            up: dropped(&qdiscs, EGRESS),
-            down,
-        };
         let packet = f64::from(self.plan.device.mtu);
-        Ok(Some(PerDirection::of(|d| Sent {
+        Ok(Some(PerDirection::of(|d| TcpPayload {
             all: counts[d].payload as f64,
-            again: counts[d].again as f64,
-            dropped: dropped[d] as f64 * packet,
+            retransmitted: counts[d].retransmitted as f64,
+            dropped: queues.dropped[d] as f64 * packet,
         })))
     }
 

@@ -50,7 +50,7 @@ impl Controller {
             };
         }
         if let Some(down) = self.peer_clocks.queue(came) {
-            self.dated = now;
+            self.told_apart = now;
             self.attributed = None;
             let down = down.min(queue).max(0.0);
             return PerDirection {

@@ -47,7 +47,7 @@ use losses::Losses;
 use opening::Opening;
 use pulses::Pulses;
 
-pub use losses::Sent;
+pub use losses::TcpPayload;
 pub(super) use overdue::InFlight;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
@@ -131,6 +131,28 @@ pub(super) struct Context {
     pub comes: f64,
     /// The queue of the other direction, if nothing tells them apart, s.
     pub elsewhere: f64,
+}
+
+#[cfg(test)]
+impl Context {
+    /// A line 40 ms long whose delay wanders by 4 ms, at `now`.
+    fn of_test(now: f64) -> Self {
+        Context {
+            now,
+            rtt: 0.040,
+            rise: 0.005,
+            wander: 0.004,
+            pace: 0.020,
+            noise: 0.001,
+            packet: 1538.0,
+            beside: 0.0,
+            apart: 0.001,
+            probed: true,
+            known: true,
+            comes: 0.0,
+            elsewhere: 0.0,
+        }
+    }
 }
 
 /// What is being done with a direction.

@@ -3,7 +3,7 @@
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
 //! [`Controller::answered`] or, where nothing answers, [`Controller::passed`]) and then asks what
 //! is to be done ([`Controller::poll`]). A direction's capacity is found in `direction`, the base
-//! round trip in `base`.
+//! round trip in `base`; what is told and answered has its types in `interface`, and what is heard is taken in by `hearing`.
 //!
 //! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
 //! carry, and every change has a reason that a person can read; nothing is known beforehand and
@@ -14,6 +14,8 @@
 mod attribution;
 mod base;
 mod direction;
+mod hearing;
+mod interface;
 mod meter;
 mod passive_rtt;
 mod peer_clocks;
@@ -23,19 +25,17 @@ mod reason;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::plan::Target;
-use crate::{Direction, Framing, PerDirection, Rate};
+use crate::{Direction, PerDirection, Rate};
 use base::Base;
 use direction::{Context, DirectionState, InFlight, Outcome, Phase};
-use passive_rtt::{PassiveRtt, RoundTrip};
+use passive_rtt::PassiveRtt;
 use peer_clocks::PeerClocks;
-use rate_fit::Point;
 
-pub use direction::Sent;
+pub use direction::TcpPayload;
+pub use interface::{Action, Answered, Bounds, Counted, DirectionView, OneWay, Settings, View};
 pub use passive_rtt::RttSample;
-pub use peer_clocks::PeerStamp;
+pub use peer_clocks::TcpTimestamp;
 pub use reason::{Notice, Reason};
 
 /// Between probes while the line is loaded, at least.
@@ -65,7 +65,7 @@ const STAMP: f64 = 0.0003;
 const APART: [f64; 2] = [0.2, 0.3];
 const STEPS: f64 = 0.001;
 /// For so long far sides' clocks are thought to go on telling directions apart, s.
-const DATED: f64 = 0.3;
+const CLOCKS_TELL: f64 = 0.3;
 /// Without answers for so long there is no signal.
 const NO_SIGNAL: f64 = 3.0;
 /// And for so long a cut is not kept up: what it was for is not seen any more, s.
@@ -91,125 +91,6 @@ const PULSE_CHANGE: f64 = 0.05;
 /// Nor one by less than this while a direction is opened by steps of two.
 const OPENING_CHANGE: f64 = 0.25;
 
-/// What a person may say; all of it may be left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bounds {
-    /// The rates are never below this.
-    pub least: Option<Rate>,
-    /// Never above this.
-    pub most: Option<Rate>,
-    /// A first guess of the line's rate, or what was learned of it before.
-    pub guess: Option<Rate>,
-}
-
-/// Bytes of IP of a probe: an ICMP time stamp request over IPv4 (RFC 792: 20 + 20).
-const PROBE: u32 = 40;
-
-/// Settings of a controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    /// What a person said of each direction.
-    pub bounds: PerDirection<Bounds>,
-    /// Bytes on the line of a full packet.
-    pub packet: u32,
-    /// Bytes on the line of a probe.
-    pub probe: u32,
-}
-
-impl Settings {
-    /// For a line that frames packets like this, behind a device of this MTU (bytes of IP).
-    pub fn new(bounds: PerDirection<Bounds>, framing: Framing, mtu: u32) -> Self {
-        Settings {
-            bounds,
-            packet: framing.wire_len(mtu),
-            probe: framing.wire_len(PROBE),
-        }
-    }
-}
-
-/// A probe's way, told apart by the clocks at both ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OneWay {
-    /// From us to it, by both clocks, which need not agree: only differences count.
-    pub there: f64,
-    /// From it to us.
-    pub back: f64,
-}
-
-/// An answer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Answered {
-    /// When the probe was handed to the line (behind our own queue), steady clock.
-    pub sent: Duration,
-    /// When the answer came, before our own queue for arrivals.
-    pub came: Duration,
-    /// One-way times in ms, where the far side stamps; ms are enough.
-    pub one_way: Option<OneWay>,
-}
-
-/// Bytes on the line so far, both directions.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Counted {
-    /// From us.
-    pub up: f64,
-    /// Towards us.
-    pub down: f64,
-}
-
-/// What is to be done.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Action {
-    /// Shape to this.
-    Shape {
-        /// What each direction is to be shaped to; `None`: not at all.
-        targets: PerDirection<Option<Target>>,
-        /// Why.
-        why: Reason,
-    },
-    /// Probe this often from now on.
-    Pace(Duration),
-    /// Something a person may want to know; rates stay.
-    Noticed(Notice),
-}
-
-/// The model, for people and programs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct View {
-    /// Base round trip to what is probed; `None`: nothing was answered yet.
-    pub base_ms: Option<f64>,
-    /// From which on a delay counts as a queue.
-    pub rise_ms: f64,
-    /// From us.
-    pub up: DirectionView,
-    /// Towards us.
-    pub down: DirectionView,
-}
-
-impl View {
-    /// What the line carries, as far as that is known.
-    pub fn capacity(&self) -> PerDirection<Option<Rate>> {
-        PerDirection {
-            up: self.up.capacity,
-            down: self.down.capacity,
-        }
-    }
-}
-
-/// One direction of it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct DirectionView {
-    /// What the line carries, if that is known.
-    pub capacity: Option<Rate>,
-    /// How old the evidence is, s.
-    pub age_s: f64,
-    /// What passes now.
-    pub throughput: Rate,
-    /// Queue at the bottleneck.
-    pub queue_ms: f64,
-    /// Longest queue before anything was shaped.
-    pub unshaped_queue_ms: f64,
-}
-
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Controller {
@@ -222,7 +103,7 @@ pub struct Controller {
     more: f64,
     /// What the clocks of far sides tell, and when they told both directions apart.
     peer_clocks: PeerClocks,
-    dated: f64,
+    told_apart: f64,
     /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
     attributed: Option<(Direction, u32)>,
     /// When that was last used or cut, and how long the queue was then, s.
@@ -292,7 +173,7 @@ impl Controller {
             offsets: None,
             more: 0.0,
             peer_clocks: PeerClocks::default(),
-            dated: f64::MIN,
+            told_apart: f64::MIN,
             attributed: None,
             attributed_at: (f64::MIN, 0.0),
             last_attributed: None,
@@ -462,177 +343,17 @@ impl Controller {
         self.set_pace(seconds(now));
     }
 
-    /// A probe is being sent. To be called after [`Controller::counted`].
-    pub fn probed(&mut self, now: Duration) {
-        let now = seconds(now);
-        // What never answers is not heard either.
-        self.heard.get_or_insert(now);
-        let context = self.context(UP, now);
-        let sends = self.is_load(UP, now);
-        self.directions[UP].beat(&context, sends);
-        self.check_overdue(now);
-        self.in_flight.sent(now);
-        self.apply(now);
-    }
-
-    /// So much was sent, and sent again, by now. To be called about twice a second, after [`Controller::counted`].
-    pub fn sent(&mut self, now: Duration, sent: PerDirection<Sent>) {
+    /// So much of TCP's payload passed, and was retransmitted, by now. To be called about twice a second, after
+    /// [`Controller::counted`].
+    pub fn tcp_payload(&mut self, now: Duration, payload: PerDirection<TcpPayload>) {
         let now = seconds(now);
         for i in Direction::BOTH {
             let context = self.context(i, now);
-            if let Outcome::Changed(why) = self.directions[i].note_sent(sent[i], &context) {
+            if let Outcome::Changed(why) = self.directions[i].note_payload(payload[i], &context) {
                 self.why = why;
             }
         }
         self.apply(now);
-    }
-
-    /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].
-    pub fn asked(&mut self, now: Duration) {
-        let now = seconds(now);
-        let context = self.context(UP, now);
-        let sends = self.is_load(UP, now);
-        self.directions[UP].beat(&context, sends);
-        self.apply(now);
-    }
-
-    /// Sends less as soon as a probe is late, where nothing else is known.
-    fn check_overdue(&mut self, now: f64) {
-        let Some(base) = self.base.value().filter(|_| !self.no_signal) else {
-            self.directions[UP].unbind();
-            return;
-        };
-        let Some((sent, overdue)) = self.in_flight.overdue(base, now) else {
-            return;
-        };
-        // A download of which nothing is known may be what holds it up.
-        let elsewhere = self.directions[DOWN].capacity.is_none() && self.in_use(DOWN, now);
-        let context = self.context(UP, now);
-        if self.in_use(UP, now)
-            && !elsewhere
-            && self.directions[UP].note_overdue(sent, overdue, &context)
-        {
-            self.why = Reason::Late {
-                dir: Direction::Up,
-                late_ms: overdue * 1e3,
-            };
-        }
-    }
-
-    /// A probe was answered.
-    pub fn answered(&mut self, now: Duration, a: Answered) {
-        if self.passive.take().is_some() {
-            // What is probed is at another distance.
-            self.base = Base::default();
-        }
-        if self.no_signal {
-            self.no_signal = false;
-            self.actions.push_back(Action::Noticed(Notice::SignalBack));
-        }
-        let (sent, came) = (seconds(a.sent), seconds(a.came));
-        if came >= sent {
-            let (now, delay) = (seconds(now), came - sent);
-            let base = self.base.value().unwrap_or(delay);
-            // What a full buffer threw away says nothing of the line.
-            let free = delay - base < self.context(UP, now).rise && !self.in_use(UP, now);
-            self.in_flight.answered(sent, free, base, now);
-            self.on_rtt(now, RoundTrip { sent, came, delay }, a.one_way);
-        }
-    }
-
-    /// Round trips of connections that passed since the last call, where nothing answers probes.
-    /// While nothing passes nothing is heard, and that is no reason for anything.
-    pub fn passed(&mut self, now: Duration, samples: &[RttSample]) {
-        let now = seconds(now);
-        let heard = self.passive_rtt(samples, now);
-        // How long something waited in our own queue is only about known, and an echo did not wait there.
-        let has_better = self.has_echoes(now)
-            || self.directions[UP].awaits_echoes(self.base.value().unwrap_or(0.0), now);
-        if let Some(heard) = heard.filter(|_| !has_better) {
-            self.on_passive_rtt(heard, now);
-        }
-    }
-
-    /// Echoes since the last call of far ends that those connections lead to.
-    pub fn echoed(&mut self, now: Duration, echoes: &[RttSample]) {
-        let now = seconds(now);
-        if let Some(heard) = self.passive_rtt(echoes, now) {
-            self.echoed = now;
-            self.on_passive_rtt(heard, now);
-        }
-    }
-
-    /// Far ends answer.
-    fn has_echoes(&self, now: f64) -> bool {
-        now - self.echoed < ECHOES
-    }
-
-    /// Packets of connections that came since the last call, which the far sides dated.
-    pub fn dated(&mut self, now: Duration, stamps: &[PeerStamp]) {
-        let calm = self.is_calm(seconds(now));
-        self.peer_clocks.note(stamps, calm);
-    }
-
-    /// No queue stands.
-    fn is_calm(&self, now: f64) -> bool {
-        let rise = self.context(UP, now).rise;
-        let long = |w: &DirectionState| w.latest.is_some_and(|p| p.queue > rise);
-        self.idle_since.is_some() || !self.directions.iter().any(long)
-    }
-
-    /// It is known whose queue it is: by a reflector's stamps, or by far sides' clocks.
-    fn tells_apart(&self, now: f64) -> bool {
-        self.offsets.is_some() || now - self.dated < DATED
-    }
-
-    /// What `samples` say of a probe to the nearest place.
-    fn passive_rtt(&mut self, samples: &[RttSample], now: f64) -> Option<RoundTrip> {
-        let calm = self.is_calm(now);
-        self.passive_rtt.on_rtt(samples, calm, now)
-    }
-
-    fn on_passive_rtt(&mut self, heard: RoundTrip, now: f64) {
-        let since = self
-            .heard
-            .map_or(SLOWEST, |h| (now - h).clamp(0.0, SLOWEST));
-        if self.passive.is_none() {
-            self.base = Base::default();
-        }
-        let often = self.passive.unwrap_or(since);
-        self.passive = Some(often + 0.25 * (since - often));
-        self.on_rtt(now, heard, None);
-    }
-
-    fn on_rtt(&mut self, now: f64, heard: RoundTrip, one_way: Option<OneWay>) {
-        let RoundTrip { sent, came, delay } = heard;
-        self.heard = Some(now);
-        let idle = self.idle_since.is_some_and(|since| sent - since > CALM);
-        let shorter = self
-            .base
-            .value()
-            .is_some_and(|b| delay < b - self.base.rise());
-        let longer = self.base.sample(now, delay, idle);
-        if shorter || longer {
-            self.rerouted(now);
-        }
-        if longer {
-            let base_ms = self.base.value().unwrap_or(delay) * 1e3;
-            self.actions
-                .push_back(Action::Noticed(Notice::BaseRose { base_ms }));
-        }
-        let queue = delay - self.base.value().unwrap_or(delay);
-        let shares = self.attribute(queue, [sent, came], one_way, now);
-        for i in Direction::BOTH {
-            let share = shares[i];
-            let context = self.context(i, now);
-            let point = Point {
-                left: sent,
-                came,
-                queue: share,
-            };
-            self.directions[i].observe(point, &context);
-        }
-        self.on_tick(now);
     }
 
     /// The way of direction `i` has become so much longer, s.
@@ -658,39 +379,6 @@ impl Controller {
         for direction in self.directions.iter_mut() {
             direction.rerouted(now);
         }
-    }
-
-    /// Nothing passes that could be heard of: what stood at the bottleneck has left it.
-    fn nothing_passes(&mut self, now: f64) {
-        if self.idle_since.is_none_or(|since| now - since < NO_SIGNAL) {
-            return;
-        }
-        for i in Direction::BOTH {
-            if matches!(self.directions[i].phase, Phase::Drain(_)) {
-                let context = self.context(i, now);
-                let point = Point {
-                    left: now,
-                    came: now,
-                    queue: 0.0,
-                };
-                self.directions[i].observe(point, &context);
-                if let Outcome::Changed(why) = self.directions[i].decide(&context, false) {
-                    self.why = why;
-                }
-            }
-        }
-        self.apply(now);
-    }
-
-    /// Nothing is heard: what is known of the line is used as it is.
-    fn end_cuts(&mut self, now: f64) {
-        for i in Direction::BOTH {
-            let context = self.context(i, now);
-            if let Outcome::Changed(why) = self.directions[i].end_cut(&context) {
-                self.why = why;
-            }
-        }
-        self.apply(now);
     }
 
     fn on_tick(&mut self, now: f64) {

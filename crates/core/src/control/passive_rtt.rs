@@ -9,9 +9,10 @@
 //! a queue of the line, and is heard only where nothing passes that did not wait. Non-goals: which
 //! round trips are worth it (`trips.h`), what follows.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::recent::Recent;
 
 /// So many places are remembered.
 const MOST: usize = 256;
@@ -41,8 +42,6 @@ struct Path {
     least: f64,
     /// Seen while no queue stood.
     calm: bool,
-    /// When it was met last.
-    met: f64,
 }
 
 /// A round trip as a probe to the nearest place would have had it.
@@ -54,12 +53,22 @@ pub(super) struct RoundTrip {
 }
 
 /// Places that connections lead to.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct PassiveRtt {
-    all: HashMap<IpAddr, Path>,
+    all: Recent<IpAddr, Path>,
     nearest: f64,
     /// When one of each worth was heard of.
     heard: [Option<f64>; WORTHS],
+}
+
+impl Default for PassiveRtt {
+    fn default() -> Self {
+        PassiveRtt {
+            all: Recent::new(MOST),
+            nearest: 0.0,
+            heard: [None; WORTHS],
+        }
+    }
 }
 
 impl PassiveRtt {
@@ -109,20 +118,9 @@ impl PassiveRtt {
         if self.all.is_empty() || took < self.nearest {
             self.nearest = took;
         }
-        if self.all.len() >= MOST && !self.all.contains_key(&remote) {
-            let oldest = self.all.iter().min_by(|a, b| a.1.met.total_cmp(&b.1.met));
-            if let Some(oldest) = oldest.map(|o| *o.0) {
-                self.all.remove(&oldest);
-            }
-        }
-        let path = self.all.entry(remote).or_insert(Path {
-            least: took,
-            calm,
-            met: now,
-        });
+        let path = self.all.meet(remote, now, || Path { least: took, calm });
         path.least = path.least.min(took);
         path.calm |= calm;
-        path.met = now;
         *path
     }
 }

@@ -9,9 +9,11 @@
 //! far sides dawdle, none dates ahead. Clocks drift, so without a queue what a way took is learned anew. Non-goals:
 //! round trips (`passive_rtt`), what follows (`attribution`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
+
+use crate::recent::Recent;
 
 /// So many connections are remembered.
 const MOST: usize = 256;
@@ -24,18 +26,20 @@ const ALIKE: f64 = 1.6;
 const COUNTED: f64 = 0.03;
 /// Clocks are thought to drift apart by no more than this share of the time (quartz: 0.0001 each).
 const DRIFT: f64 = 0.0002;
+/// No line holds anything for longer, s: what seems to have waited so long is of another connection with the same ports.
+const LONGEST: f64 = 5.0;
 /// What came so much before or after something came at the same time, s; in want of that, so much.
 const TOGETHER: [f64; 2] = [0.03, 0.2];
 
-/// What a packet of a connection said that came.
+/// The time stamp of a packet that came (RFC 7323).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PeerStamp {
+pub struct TcpTimestamp {
     /// From where.
     pub remote: IpAddr,
     /// Which connection of those that lead there.
     pub connection: u32,
-    /// When it was sent, by the far side's clock: TSval.
-    pub ticks: u32,
+    /// TSval: when it was sent, by the far side's clock.
+    pub tsval: u32,
     /// When it came, before our own queue for arrivals, steady clock.
     pub came: Duration,
 }
@@ -43,41 +47,48 @@ pub struct PeerStamp {
 /// A far side's clock as one connection sees it.
 #[derive(Debug, Clone, Copy)]
 struct PeerClock {
-    /// The first stamp, and when it came, s.
-    first: (u32, f64),
+    /// The latest stamp, and ticks since the first: 32 bits of them are few (71 minutes of us).
+    tsval: u32,
+    counted: f64,
+    /// When the first came, s.
+    first: f64,
     /// Ticks of a second, once that is known.
     ticks: Option<f64>,
     /// What the way took without a queue, beyond that of the first stamp, s; `None`: there was always one.
     base: Option<f64>,
-    /// When that was learned, and when it was met last, s.
+    /// When that was learned, s.
     learned: f64,
-    met: f64,
 }
 
 /// Those of all connections.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct PeerClocks {
-    all: HashMap<(IpAddr, u32), PeerClock>,
+    all: Recent<(IpAddr, u32), PeerClock>,
     /// What came of late: when, and the queue that it met, s.
     queues: VecDeque<(f64, f64)>,
 }
 
+impl Default for PeerClocks {
+    fn default() -> Self {
+        PeerClocks {
+            all: Recent::new(MOST),
+            queues: VecDeque::new(),
+        }
+    }
+}
+
 impl PeerClocks {
     /// These came; `calm`: while no queue stood.
-    pub(super) fn note(&mut self, stamps: &[PeerStamp], calm: bool) {
+    pub(super) fn note(&mut self, stamps: &[TcpTimestamp], calm: bool) {
         for stamp in stamps {
             let came = stamp.came.as_secs_f64();
-            self.make_room(stamp);
-            let clock = self.all.entry((stamp.remote, stamp.connection));
-            let clock = clock.or_insert(PeerClock {
-                first: (stamp.ticks, came),
-                ticks: None,
-                base: calm.then_some(0.0),
-                learned: came,
-                met: came,
-            });
-            if let Some(queue) = clock.queue(stamp.ticks, came, calm) {
-                self.queues.push_back((came, queue));
+            let key = (stamp.remote, stamp.connection);
+            let new = PeerClock::new(stamp.tsval, came, calm);
+            let clock = self.all.meet(key, came, || new);
+            match clock.queue(stamp.tsval, came, calm) {
+                Some(queue) if queue < LONGEST => self.queues.push_back((came, queue)),
+                Some(_) => *clock = new,
+                None => {}
             }
         }
         let latest = self.queues.back().map_or(0.0, |q| q.0);
@@ -87,16 +98,6 @@ impl PeerClocks {
             .is_some_and(|q| latest - q.0 > TOGETHER[1])
         {
             self.queues.pop_front();
-        }
-    }
-
-    fn make_room(&mut self, stamp: &PeerStamp) {
-        if self.all.len() < MOST || self.all.contains_key(&(stamp.remote, stamp.connection)) {
-            return;
-        }
-        let oldest = self.all.iter().min_by(|a, b| a.1.met.total_cmp(&b.1.met));
-        if let Some(oldest) = oldest.map(|o| *o.0) {
-            self.all.remove(&oldest);
         }
     }
 
@@ -118,11 +119,25 @@ impl PeerClocks {
 }
 
 impl PeerClock {
+    /// Its first stamp came; `calm`: while no queue stood.
+    fn new(tsval: u32, came: f64, calm: bool) -> Self {
+        PeerClock {
+            tsval,
+            counted: 0.0,
+            first: came,
+            ticks: None,
+            base: calm.then_some(0.0),
+            learned: came,
+        }
+    }
+
     /// The queue that the packet of this stamp met.
-    fn queue(&mut self, ticks: u32, came: f64, calm: bool) -> Option<f64> {
-        let passed = came - self.first.1;
-        // What is older than the first came in another order.
-        let counted = f64::from(ticks.wrapping_sub(self.first.0).cast_signed());
+    fn queue(&mut self, tsval: u32, came: f64, calm: bool) -> Option<f64> {
+        let passed = came - self.first;
+        // One that is older than the latest came in another order.
+        self.counted += f64::from(tsval.wrapping_sub(self.tsval).cast_signed());
+        self.tsval = tsval;
+        let counted = self.counted;
         if self.ticks.is_none() && passed >= COUNTED {
             let is_alike = |of: &f64| {
                 let factor = counted / (of * passed);
@@ -131,7 +146,6 @@ impl PeerClock {
             self.ticks = TICKS.into_iter().find(is_alike);
         }
         let takes = passed - counted / self.ticks?;
-        self.met = came;
         let base = match self.base {
             None if !calm => return None,
             None => takes,
@@ -158,11 +172,11 @@ mod tests {
 
     impl Far {
         /// Sent at `sent`, 10 ms away behind a queue of so much.
-        fn stamp(&self, connection: u32, sent: f64, queue: f64) -> PeerStamp {
-            PeerStamp {
+        fn stamp(&self, connection: u32, sent: f64, queue: f64) -> TcpTimestamp {
+            TcpTimestamp {
                 remote: IpAddr::from([192, 0, 2, 1]),
                 connection,
-                ticks: ((sent + self.ahead) * self.ticks) as u64 as u32,
+                tsval: ((sent + self.ahead) * self.ticks) as u64 as u32,
                 came: Duration::from_secs_f64(sent + 0.010 + queue),
             }
         }
@@ -223,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn another_connection_with_the_same_ports_begins_anew() {
+        for ahead in [0.0, 100.0, 4_000_000.0] {
+            let mut clocks = calm(&MS);
+            let other = Far { ahead, ..MS };
+            for n in 0..10 {
+                clocks.note(&[other.stamp(1, 3.0 + 0.02 * f64::from(n), 0.0)], true);
+            }
+            clocks.note(&[other.stamp(1, 3.3, 0.040)], false);
+            assert_eq!(queue_ms(&clocks, 3.35), Some(40), "{ahead}");
+        }
+    }
+
+    #[test]
     fn who_dawdles_is_not_heard_beside_others() {
         let mut clocks = calm(&MS);
         clocks.note(&[MS.stamp(1, 2.0, 0.0), MS.stamp(2, 2.0, 0.0)], true);
@@ -247,6 +274,22 @@ mod tests {
             most = clocks.queue(at + 0.01).map_or(most, |q| most.max(q));
         }
         assert!(most < 0.002, "{most}");
+    }
+
+    #[test]
+    fn numbers_of_32_bits_may_run_out() {
+        // 71 minutes, and 50 days.
+        for (ticks, lasts, each) in [(1e6, 9000.0, 1.0), (1e3, 9e6, 1000.0)] {
+            let far = Far { ticks, ahead: 0.0 };
+            let mut clocks = PeerClocks::default();
+            let mut at = 1.0;
+            while at < lasts {
+                clocks.note(&[far.stamp(1, at, 0.0), far.stamp(1, at + 0.1, 0.0)], true);
+                at += each;
+            }
+            clocks.note(&[far.stamp(1, at, 0.040)], false);
+            assert_eq!(queue_ms(&clocks, at + 0.05), Some(40), "{ticks}");
+        }
     }
 
     #[test]

@@ -60,12 +60,17 @@ pub enum Reason {
         /// In this direction.
         dir: Direction,
     },
-    /// What is sent is lost, without a queue; 0: as much is lost at a lower rate, so the line loses it by itself.
+    /// What is sent is lost, without a queue.
     Losses {
         /// In this direction.
         dir: Direction,
         /// So much of it.
         percent: f64,
+    },
+    /// As much is lost at a lower rate, so the line loses it by itself.
+    LosesByItself {
+        /// In this direction.
+        dir: Direction,
     },
     /// Others on the line who know what is sent together think so.
     Agreed {
@@ -139,13 +144,13 @@ impl fmt::Display for Reason {
             Reason::Proven { dir } => {
                 write!(f, "{}: so much went through without a queue", word(dir))
             }
-            Reason::Losses { dir, percent } if *percent > 0.0 => {
+            Reason::Losses { dir, percent } => {
                 write!(
                     f,
                     "{dir}: {percent:.0} % of what is sent is lost and no queue stands, so the line carries less"
                 )
             }
-            Reason::Losses { dir, .. } => {
+            Reason::LosesByItself { dir } => {
                 write!(
                     f,
                     "{dir}: as much is lost of less, so the line loses that by itself"

@@ -1,6 +1,7 @@
 //! What becomes of the model when something else is probed, or less often.
 
 use super::*;
+use crate::Framing;
 
 const MS: Duration = Duration::from_millis(1);
 

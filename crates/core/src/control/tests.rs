@@ -4,6 +4,7 @@
 //! lines that carry what is sent (`crate::fluid`).
 
 use super::*;
+use crate::Framing;
 use crate::framing::Mode;
 
 fn duration(t: f64) -> Duration {

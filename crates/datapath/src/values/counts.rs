@@ -17,8 +17,8 @@ pub struct DirectionCounts {
     pub other: u64,
     /// Bytes of TCP's payload.
     pub payload: u64,
-    /// Those of them that were sent again.
-    pub again: u64,
+    /// Those of them that were retransmitted.
+    pub retransmitted: u64,
     /// Segments by tier, most urgent first.
     pub tier_packets: [u64; 4],
     /// Bytes by tier, as `bytes`.
@@ -54,7 +54,7 @@ impl Counts {
             sum.bytes += cpu.bytes[n];
             sum.other += cpu.other[n];
             sum.payload += cpu.payload[n];
-            sum.again += cpu.again[n];
+            sum.retransmitted += cpu.retransmitted[n];
             for tier in 0..sum.tier_packets.len() {
                 sum.tier_packets[tier] += cpu.tier_packets[n][tier];
                 sum.tier_bytes[tier] += cpu.tier_bytes[n][tier];

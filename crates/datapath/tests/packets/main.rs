@@ -10,6 +10,6 @@ mod ifb_bypass;
 mod parse;
 mod priority;
 mod probe_stamps;
+mod retransmissions;
 mod rtt;
-mod sent_again;
 mod unresponsive;

@@ -1,14 +1,19 @@
-//! What is lost where no queue shows what the line carries: a buffer of a packet or two, or a provider that polices.
+//! Losses are the evidence where no queue shows what the line carries: a buffer of a packet or two, or a provider that
+//! polices.
 //!
-//! | state | what a stretch of looks shows | next |
+//! | state | what a stretch shows | next |
 //! |---|---|---|
-//! | calm | for the second time in a row senders send more than a little again, and no queue is drained | shaped to what passed; tested |
-//! | tested | senders send much less again | calm; more is tried after a time, twice as long each time |
-//! | tested | senders send as much again as before | calm; as before the test: the line loses that much by itself |
+//! | calm | few retransmissions, or for the first time many | calm |
+//! | calm | many for the second time in a row | shaped to what passed; tested |
+//! | tested | few | calm; more is tried after a while, twice as long each time that the same was found |
+//! | tested | many, and the rate is not much lower than before the test | shaped to less; tested |
+//! | tested | as many as before at a rate that is much lower | calm, as before the test: the line loses by itself |
+//! | any | a queue is drained | calm |
 //!
-//! Principles: one stretch is no evidence, since a sender that starts loses much once; what is lost at a rate is evidence against the rate, what is lost at any rate is none; what our own
-//! queue threw away is not the line's; a line that has shown a queue shows others; what is sent again comes round trips after what it is for, so a stretch after a cut
-//! begins late. Non-goals: random losses of a few in a hundred, which senders live with.
+//! Principles: what is lost at a rate is evidence against the rate, what is lost at any rate is none; one stretch is no
+//! evidence, since a sender that starts loses much once; what our own queue threw away is not the line's; a line that has
+//! shown a queue shows others. A retransmission comes round trips after what it is for, so a stretch after a cut begins
+//! late. Non-goals: random losses of a few in a hundred, which senders live with.
 
 use std::collections::VecDeque;
 
@@ -21,15 +26,18 @@ use crate::control::Reason;
 const LOST: f64 = 0.05;
 /// And fewer packets than this say nothing.
 const PACKETS: f64 = 4.0;
-/// What a line loses by itself is no evidence, up to so many times that.
+/// What a line loses by itself is no evidence, up to so many times that; half of that is forgotten in so long, s.
 const BY_ITSELF: f64 = 2.0;
+const FORGOTTEN: f64 = 60.0;
 /// A line that has held so many packets shows by queues what it carries; senders send again for other reasons as well
 /// (without SACK all that came after a loss).
 const HOLDS: f64 = 4.0;
 /// So many stretches in a row with losses are evidence; where they were within the latest minute one is.
 const IN_A_ROW: u32 = 2;
-/// A cut helped if less than this share of what was lost is lost then.
+/// A cut helped if less than this share of what was lost is lost then; one to more than this share of the rate tells
+/// nothing of that.
 const HELPED: f64 = 0.6;
+const DECISIVE: f64 = 0.85;
 /// A stretch is so long at least, s, and begins so long after a cut, s, or so many round trips.
 const STRETCH: f64 = 1.0;
 const SETTLES: f64 = 1.0;
@@ -42,9 +50,9 @@ const MEASURED_UP: f64 = 0.5;
 const MEASURED_DOWN: f64 = 0.1;
 const REMEMBERED: f64 = 4.0;
 /// What was found is the same again within this share; then the wait for more is twice as long.
-const SAME: f64 = 0.15;
+const ALIKE: f64 = 0.15;
 /// More is tried after so long, s, up to so long.
-const WAIT: f64 = 2.0;
+const FIRST_WAIT: f64 = 2.0;
 const LONGEST_WAIT: f64 = 60.0;
 /// Every step of a try is waited for so long, s, where losses were the evidence within the latest minute.
 pub(super) const SHOWS: f64 = 2.0;
@@ -52,20 +60,21 @@ const LATELY: f64 = 60.0;
 
 /// Bytes of TCP's payload so far, in one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Sent {
+pub struct TcpPayload {
     /// All that passed.
     pub all: f64,
-    /// That had passed before.
-    pub again: f64,
+    /// Of that, what had passed before.
+    pub retransmitted: f64,
     /// About what our own queue threw away.
     pub dropped: f64,
 }
 
-/// A cut that is to show whether losses are the rate's.
+/// Cuts that are to show whether losses are the rate's.
 #[derive(Debug, Clone, Copy)]
 struct Test {
-    /// The share that was lost, and what the line was thought to carry.
+    /// Before the first of them: the share that was lost, what passed, bytes/s, and what the line was thought to carry.
     lost: f64,
+    passed: f64,
     before: Option<f64>,
 }
 
@@ -73,7 +82,7 @@ struct Test {
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
     /// Where a stretch began, once it has.
-    from: Option<(f64, Sent)>,
+    from: Option<(f64, TcpPayload)>,
     /// None begins before this.
     not_before: f64,
     /// What passed of late: when, bytes/s.
@@ -85,8 +94,8 @@ pub(super) struct Losses {
     found: Option<f64>,
     /// The longest queue that followed a cut, bytes.
     held: f64,
-    /// The line loses this share by itself.
-    by_itself: f64,
+    /// The line loses this share by itself, as of then.
+    by_itself: (f64, f64),
     /// How long to wait for the next try, s, and when losses were evidence last.
     wait: f64,
     latest: f64,
@@ -102,8 +111,8 @@ impl Default for Losses {
             in_a_row: 0,
             found: None,
             held: 0.0,
-            by_itself: 0.0,
-            wait: WAIT,
+            by_itself: (0.0, 0.0),
+            wait: FIRST_WAIT,
             latest: f64::MIN,
         }
     }
@@ -116,24 +125,35 @@ impl Losses {
     }
 
     /// The share that was lost of late, once a stretch is over, which then begins anew.
-    fn share(&mut self, sent: Sent, packet: f64, now: f64) -> Option<f64> {
-        let (began, before) = *self.from.get_or_insert((now, sent));
+    fn share(&mut self, payload: TcpPayload, packet: f64, now: f64) -> Option<f64> {
+        let (began, before) = *self.from.get_or_insert((now, payload));
         // Counters of a queue that was set up anew begin at nought.
-        let is_anew = sent.all < before.all || sent.dropped < before.dropped;
+        let is_anew = payload.all < before.all || payload.dropped < before.dropped;
         if now < self.not_before || is_anew {
             self.from = None;
             return None;
         }
-        let all = sent.all - before.all;
-        let lost = (sent.again - before.again - (sent.dropped - before.dropped)).max(0.0);
+        let all = payload.all - before.all;
+        let dropped = payload.dropped - before.dropped;
+        let lost = (payload.retransmitted - before.retransmitted - dropped).max(0.0);
         let tells = lost > PACKETS * packet || all > PACKETS / LOST * packet;
         let is_over = now - began >= STRETCH && tells;
         if !is_over && now - began < LONGEST {
             return None;
         }
-        self.from = Some((now, sent));
-        let share = lost / all.max(1.0);
-        is_over.then_some(if lost < PACKETS * packet { 0.0 } else { share })
+        self.from = Some((now, payload));
+        let share = if lost < PACKETS * packet {
+            0.0
+        } else {
+            lost / all
+        };
+        is_over.then_some(share)
+    }
+
+    /// From this share on losses are evidence.
+    fn least(&self, now: f64) -> f64 {
+        let (share, at) = self.by_itself;
+        LOST.max(BY_ITSELF * share * 0.5f64.powf((now - at).max(0.0) / FORGOTTEN))
     }
 
     /// The most that passed of late, bytes/s.
@@ -143,8 +163,12 @@ impl Losses {
 }
 
 impl DirectionState {
-    /// So much was sent, and sent again, by now. To be called about twice a second.
-    pub(in crate::control) fn note_sent(&mut self, sent: Sent, context: &Context) -> Outcome {
+    /// So much of TCP's payload passed by now. To be called about twice a second.
+    pub(in crate::control) fn note_payload(
+        &mut self,
+        payload: TcpPayload,
+        context: &Context,
+    ) -> Outcome {
         let now = context.now;
         self.losses.passed.push_back((now, self.most_passed(now)));
         let is_old = |p: &(f64, f64)| now - p.0 > REMEMBERED;
@@ -155,26 +179,30 @@ impl DirectionState {
         let stands = matches!(self.phase, Phase::Drain(_) | Phase::Compete(_));
         if stands || self.losses.held > HOLDS * context.packet {
             self.losses.from = None;
+            self.losses.test = None;
             return Outcome::Nothing;
         }
-        let Some(share) = self.losses.share(sent, context.packet, now) else {
+        let Some(share) = self.losses.share(payload, context.packet, now) else {
             return Outcome::Nothing;
         };
-        let is_much = share > LOST.max(BY_ITSELF * self.losses.by_itself);
-        match self.losses.test.take() {
-            Some(test) if share > HELPED * test.lost => self.loses_by_itself(test, share, context),
-            _ if !is_much => {
-                self.losses.in_a_row = 0;
-                Outcome::Nothing
-            }
-            _ => {
-                self.losses.in_a_row += 1;
-                if self.losses.in_a_row < IN_A_ROW && !self.shows_losses(now) {
-                    return Outcome::Nothing;
-                }
-                self.loses(share, context)
-            }
+        let test = self.losses.test.take();
+        if let Some(test) = test.filter(|t| share > HELPED * t.lost) {
+            let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
+            return if capacity < DECISIVE * test.passed {
+                self.loses_by_itself(test, share, context)
+            } else {
+                self.loses(share, Some(test), context)
+            };
         }
+        if share < self.losses.least(now) {
+            self.losses.in_a_row = 0;
+            return Outcome::Nothing;
+        }
+        self.losses.in_a_row += 1;
+        if self.losses.in_a_row < IN_A_ROW && !self.shows_losses(now) {
+            return Outcome::Nothing;
+        }
+        self.loses(share, None, context)
     }
 
     /// The most that passed since the latest look, bytes/s.
@@ -193,12 +221,13 @@ impl DirectionState {
         passed.fold(0.0, f64::max)
     }
 
-    /// Too much is lost: the line carries what passed.
-    fn loses(&mut self, lost: f64, context: &Context) -> Outcome {
+    /// Too much is lost: the line carries what passed. `test`: that this goes on.
+    fn loses(&mut self, lost: f64, test: Option<Test>, context: &Context) -> Outcome {
+        let passed = self.losses.most();
         let most = match self.dir {
             // What was lost is counted before it was.
-            Direction::Up => self.losses.most() * (1.0 - lost),
-            Direction::Down => self.losses.most(),
+            Direction::Up => passed * (1.0 - lost),
+            Direction::Down => passed,
         };
         let before = self.capacity.map(|c| c.0);
         let found = match self.phase {
@@ -207,14 +236,20 @@ impl DirectionState {
         };
         let found = found.max(self.acknowledges(context)).max(FIRST);
         let losses = &mut self.losses;
-        let is_same = losses.found.is_some_and(|f| (found / f - 1.0).abs() < SAME);
+        let is_same = losses
+            .found
+            .is_some_and(|f| (found / f - 1.0).abs() < ALIKE);
         losses.wait = if is_same {
             (2.0 * losses.wait).min(LONGEST_WAIT)
         } else {
-            WAIT
+            FIRST_WAIT
         };
         losses.found = Some(found);
-        losses.test = Some(Test { lost, before });
+        losses.test = test.or(Some(Test {
+            lost,
+            passed,
+            before,
+        }));
         losses.latest = context.now;
         let wait = losses.wait;
         self.shape_to(found, wait, context);
@@ -226,18 +261,15 @@ impl DirectionState {
 
     /// As much is lost as before the cut.
     fn loses_by_itself(&mut self, test: Test, lost: f64, context: &Context) -> Outcome {
-        self.losses.by_itself = lost.min(test.lost);
-        self.losses.wait = WAIT;
+        self.losses.by_itself = (lost.min(test.lost), context.now);
+        self.losses.wait = FIRST_WAIT;
         if let Some(before) = test.before {
             self.shape_to(before, 0.0, context);
         } else {
             self.capacity = None;
             self.phase = Phase::Open(Opening::default());
         }
-        Outcome::Changed(Reason::Losses {
-            dir: self.dir,
-            percent: 0.0,
-        })
+        Outcome::Changed(Reason::LosesByItself { dir: self.dir })
     }
 
     fn shape_to(&mut self, capacity: f64, wait: f64, context: &Context) {
@@ -262,34 +294,16 @@ mod tests {
     use super::*;
     use crate::control::rate_fit::Point;
 
-    fn context(now: f64) -> Context {
-        Context {
-            now,
-            rtt: 0.020,
-            rise: 0.002,
-            wander: 0.001,
-            pace: 0.020,
-            noise: 0.001,
-            packet: 1500.0,
-            beside: 0.0,
-            apart: 0.001,
-            probed: true,
-            known: true,
-            comes: 0.0,
-            elsewhere: 0.0,
-        }
-    }
-
     /// What the line is shaped to at the end of so long, s, where so much is wanted and so much carried, bytes/s,
     /// without a queue, and this share is lost whatever is sent; and the share that was lost in the latest half.
     fn shaped(dir: Direction, wanted: f64, carries: f64, loses: f64) -> (f64, f64) {
         let (lasts, step) = (120.0, 0.02);
         let mut way = DirectionState::new(dir);
-        let (mut counted, mut sent) = (0.0, Sent::default());
+        let (mut counted, mut payload) = (0.0, TcpPayload::default());
         let mut latest = [0.0; 2];
         for n in 1..=(lasts / step) as u32 {
             let now = f64::from(n) * step;
-            let context = context(now);
+            let context = Context::of_test(now);
             let level = way.target(&context).map(|(c, factor)| c * factor);
             let level = way.opened(&context).or(level).unwrap_or(f64::MAX);
             let comes = level.min(wanted);
@@ -300,8 +314,8 @@ mod tests {
                 } else {
                     comes - lost
                 };
-            sent.all += step * comes;
-            sent.again += step * lost;
+            payload.all += step * comes;
+            payload.retransmitted += step * lost;
             way.meter.note(now, counted);
             let point = Point {
                 left: now - context.rtt,
@@ -311,7 +325,7 @@ mod tests {
             way.observe(point, &context);
             let _ = way.decide(&context, true);
             if n % 25 == 0 {
-                let _ = way.note_sent(sent, &context);
+                let _ = way.note_payload(payload, &context);
             }
             if now > lasts / 2.0 {
                 latest = [latest[0] + comes, latest[1] + lost];
@@ -350,12 +364,15 @@ mod tests {
         for n in 1..=40 {
             let now = f64::from(n) * 0.5;
             way.meter.note(now, 1e5 * now);
-            let sent = Sent {
+            let payload = TcpPayload {
                 all: 1e5 * now,
-                again: 1e4 * now,
+                retransmitted: 1e4 * now,
                 dropped: 1.1e4 * now,
             };
-            assert_eq!(way.note_sent(sent, &context(now)), Outcome::Nothing);
+            assert_eq!(
+                way.note_payload(payload, &Context::of_test(now)),
+                Outcome::Nothing
+            );
         }
     }
 
@@ -367,12 +384,15 @@ mod tests {
             let now = f64::from(n) * 0.5;
             way.meter.note(now, 1e5 * now);
             let dropped = f64::from(n % 5) * 3e4;
-            let sent = Sent {
+            let payload = TcpPayload {
                 all: 1e5 * now,
-                again: 0.0,
+                retransmitted: 0.0,
                 dropped,
             };
-            assert_eq!(way.note_sent(sent, &context(now)), Outcome::Nothing);
+            assert_eq!(
+                way.note_payload(payload, &Context::of_test(now)),
+                Outcome::Nothing
+            );
         }
     }
 }

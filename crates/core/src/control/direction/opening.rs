@@ -25,7 +25,7 @@ const GROWS_LEAST: f64 = 1.19;
 /// From this share on what is let out is used up.
 const USED_UP: f64 = 0.85;
 /// Then echoes of far ends are waited for so long, s, and so many round trips: they are asked after a few packets.
-const PATIENCE: f64 = 0.25;
+const ECHO_WAIT: f64 = 0.25;
 const ROUND_TRIPS: f64 = 3.0;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
@@ -58,14 +58,14 @@ impl Default for Opening {
 }
 
 /// How long echoes are waited for, s.
-fn patience(rtt: f64) -> f64 {
-    PATIENCE + ROUND_TRIPS * rtt
+fn echo_wait(rtt: f64) -> f64 {
+    ECHO_WAIT + ROUND_TRIPS * rtt
 }
 
 impl DirectionState {
     /// What is let out, bytes/s; `None`: it is not held.
     pub(super) fn let_out(&self, opening: Opening, context: &Context) -> Option<f64> {
-        let waits = |since: f64| context.now - since < patience(context.rtt);
+        let waits = |since: f64| context.now - since < echo_wait(context.rtt);
         let is_heard = context.probed || opening.unheard.is_none_or(waits);
         let is_held = self.dir == Direction::Up && context.known && is_heard;
         is_held.then_some(opening.level)
@@ -77,7 +77,7 @@ impl DirectionState {
             Phase::Open(opening) => opening.unheard,
             _ => None,
         };
-        unheard.is_some_and(|since| now - since < patience(rtt))
+        unheard.is_some_and(|since| now - since < echo_wait(rtt))
     }
 
     /// Since when what is let out is used up without an echo.
@@ -89,7 +89,7 @@ impl DirectionState {
         };
         match opening.unheard {
             _ if context.probed => None,
-            Some(since) if context.now - since >= patience(context.rtt) => Some(since),
+            Some(since) if context.now - since >= echo_wait(context.rtt) => Some(since),
             since => is_used_up().then(|| since.unwrap_or(context.now)),
         }
     }

@@ -241,24 +241,6 @@ impl DirectionState {
 mod tests {
     use super::*;
 
-    fn context(now: f64) -> Context {
-        Context {
-            now,
-            rtt: 0.040,
-            rise: 0.005,
-            wander: 0.004,
-            pace: 0.020,
-            noise: 0.001,
-            packet: 1538.0,
-            beside: 0.0,
-            apart: 0.001,
-            probed: true,
-            known: true,
-            comes: 0.0,
-            elsewhere: 0.0,
-        }
-    }
-
     /// The phase a second after a try began on a line that never settles, of which so much is used.
     fn phase_after_a_try(used: f64) -> Phase {
         let mut way = DirectionState::new(Direction::Up);
@@ -274,7 +256,7 @@ mod tests {
             since: 9.0,
             before: 1e6,
         };
-        let _ = way.probe_up(step, &context(10.0));
+        let _ = way.probe_up(step, &Context::of_test(10.0));
         way.phase
     }
 

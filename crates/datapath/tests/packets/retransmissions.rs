@@ -1,4 +1,4 @@
-//! Bytes of payload, and those that were sent again.
+//! Bytes of payload, and those that were retransmitted.
 
 use evenkeel_core::units::Direction;
 use evenkeel_datapath::values::PriorityMode;
@@ -6,11 +6,11 @@ use evenkeel_datapath::values::PriorityMode;
 use crate::bench::{ACK, Bench, RST, SYN, TCP, down4, segment, tcp, up4};
 
 #[test]
-fn what_passes_below_the_highest_end_was_sent_again() {
+fn what_passes_below_the_highest_end_was_retransmitted() {
     let b = Bench::new(0, PriorityMode::None);
     let counted = |d: Direction| {
         let counts = b.maps.counts().unwrap().direction[d];
-        (counts.payload, counts.again)
+        (counts.payload, counts.retransmitted)
     };
     // Sequence numbers that wrap.
     let begin = u32::MAX - 1500;

@@ -148,6 +148,12 @@ pub(crate) struct Cooperation {
     loaded: Duration,
     /// When the load was looked at, and what was carried then.
     looked: Option<(Duration, PerDirection<f64>)>,
+    /// What we carried before that, bit/s.
+    rate: PerDirection<f64>,
+    /// How many share the line, and whether what one of them carries is not known yet.
+    hosts: (usize, bool),
+    /// Somebody was counted for the first time since this was asked last.
+    has_met: bool,
     gateway: Option<IpAddr>,
     /// Bytes of IP and packets that were beacons.
     beacons: PerDirection<(f64, f64)>,
@@ -170,6 +176,9 @@ impl Cooperation {
             next: Duration::ZERO,
             loaded: Duration::ZERO,
             looked: None,
+            rate: PerDirection::default(),
+            hosts: (1, false),
+            has_met: false,
             gateway: None,
             beacons: PerDirection::default(),
         })
@@ -189,10 +198,10 @@ impl Cooperation {
             let Ok(report) = beacon::open(&buffer[..len], &self.key) else {
                 continue;
             };
-            if self.group.hear(now, clock::realtime(), from, report) == Heard::Joined
-                && !report.is_gateway
-            {
-                news.push(News::Joined(from));
+            match self.group.hear(now, clock::realtime(), from, report) {
+                Heard::Joined if !report.is_gateway => news.push(News::Joined(from)),
+                Heard::Counted => self.has_met = true,
+                _ => {}
             }
         }
         let gone = self.group.forget(now);
@@ -210,14 +219,16 @@ impl Cooperation {
         news
     }
 
-    /// How many share the line, with us.
-    pub(crate) fn hosts(&self) -> usize {
-        1 + self
-            .group
-            .members()
-            .iter()
-            .filter(|m| !m.report.is_gateway)
-            .count()
+    /// How many share the line, with us, and whether what one of them carries is not known yet, if that has changed.
+    pub(crate) fn hosts(&mut self, now: Duration) -> Option<(usize, bool)> {
+        let hosts = (self.group.hosts(), self.group.has_unknown(now));
+        (std::mem::replace(&mut self.hosts, hosts) != hosts).then_some(hosts)
+    }
+
+    /// What passes together with somebody who was just counted for the first time.
+    pub(crate) fn together_anew(&mut self) -> Option<PerDirection<Rate>> {
+        let all = |d| Rate::from_bps(self.group.rate(d).bps() + self.rate[d] as u64);
+        std::mem::take(&mut self.has_met).then(|| PerDirection::of(all))
     }
 
     /// Whether a gateway shapes for us.
@@ -269,6 +280,7 @@ impl Cooperation {
             if Direction::BOTH.into_iter().any(is_load) {
                 self.loaded = now;
             }
+            self.rate = PerDirection::of(|d| (carried[d] - before[d]) * 8.0 / time);
         }
         self.looked = Some((now, carried));
         self.loaded > Duration::ZERO && now.saturating_sub(self.loaded) < LINGER

@@ -345,8 +345,13 @@ impl Daemon {
             return Ok(());
         };
         let news = group.hear(now);
-        if !news.is_empty() {
-            self.controller.probed_by(now, group.hosts());
+        if let Some((hosts, has_unknown)) = group.hosts(now) {
+            self.controller.probed_by(now, hosts, has_unknown);
+        }
+        if let Some(together) = group.together_anew() {
+            for d in Direction::BOTH {
+                self.controller.met(now, d, together[d]);
+            }
         }
         for news in news {
             observer.event(Event::Cooperation(news));

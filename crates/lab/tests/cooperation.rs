@@ -492,8 +492,7 @@ fn one_is_unplugged_and_the_lan_is_split() {
     }
     let worst = seen.worst(1..4, 0.25, 8.0, 30.0);
     println!("worst 2 s: {worst:.2} of a share");
-    // Promised is half; it is 0.56 to 0.81 from run to run.
-    assert!(worst >= 0.45, "{worst}");
+    assert!(worst >= 0.5, "{worst}");
 }
 
 #[test]

@@ -333,12 +333,13 @@ impl Controller {
         self.set_pace(seconds(now));
     }
 
-    /// So many hosts probe this line, and count what they send together.
-    pub fn probed_by(&mut self, now: Duration, hosts: usize) {
+    /// So many hosts probe this line, and count what they send together; `has_unknown`: that of somebody is not known yet.
+    pub fn probed_by(&mut self, now: Duration, hosts: usize, has_unknown: bool) {
         self.hosts = hosts.max(1);
         let lag = if self.hosts > 1 { OTHERS_LAG } else { 0.0 };
         for direction in self.directions.iter_mut() {
             direction.others_lag = lag;
+            direction.has_unknown = has_unknown;
         }
         self.set_pace(seconds(now));
     }
@@ -519,6 +520,16 @@ impl Controller {
         let now = seconds(now);
         let context = self.context(direction, now);
         if self.directions[direction].agree(bytes_per_s(median), &context) {
+            self.why = Reason::Agreed { dir: direction };
+            self.apply(now);
+        }
+    }
+
+    /// Others were met on this line, whose bytes are counted with ours from now on: `together` passes with them.
+    pub fn met(&mut self, now: Duration, direction: Direction, together: Rate) {
+        let now = seconds(now);
+        let context = self.context(direction, now);
+        if self.directions[direction].met(bytes_per_s(together), &context) {
             self.why = Reason::Agreed { dir: direction };
             self.apply(now);
         }

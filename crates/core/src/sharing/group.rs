@@ -23,6 +23,10 @@ const REMEMBERED: f64 = 130.0;
 /// So many hosts are heard, and so many remembered, at most.
 const HOSTS: usize = 16;
 const GONE_HOSTS: usize = 64;
+/// With so many reports it is known what a host carries.
+const COUNTED: u32 = 2;
+/// So long after that, s, all know what all carry; before that they say what the line carried beside some of them.
+const KNOWS: f64 = 0.25;
 /// What the others say may move what we think that the line carries by this part of it, at most.
 const MOVES: f64 = 0.3;
 /// Whoever wants little may use this part of the line before he has said that he wants more.
@@ -45,6 +49,8 @@ const BURST: f64 = 30_000.0;
 pub enum Heard {
     /// Somebody new.
     Joined,
+    /// Somebody new has reported for the second time: it is known what it carries, and its share counts.
+    Counted,
     /// Somebody known.
     Known,
     /// It was sent before one that was heard already.
@@ -91,6 +97,8 @@ pub struct Member {
     /// When that came, s.
     heard: f64,
     carried: PerDirection<Carried>,
+    /// How often it has reported, up to one more than [`COUNTED`].
+    reports: u32,
     /// So many reports in a row said more than can be.
     absurd: u32,
     /// What is its own of the line, as we reckon it.
@@ -108,6 +116,8 @@ pub struct Group {
     gone: Vec<(u64, u64, f64)>,
     /// Who lied, and when.
     liars: Vec<(IpAddr, f64)>,
+    /// When somebody was counted for the first time, s.
+    met: f64,
     /// What all of them have carried until their latest reports, bytes.
     carried: PerDirection<f64>,
     /// What was answered last, and when, s: it neither goes back nor jumps.
@@ -127,6 +137,7 @@ impl Group {
             members: Vec::new(),
             gone: Vec::new(),
             liars: Vec::new(),
+            met: f64::MIN,
             carried: PerDirection::default(),
             answered: PerDirection::default(),
         }
@@ -164,6 +175,11 @@ impl Group {
                 self.carried[direction] += member.carry(direction, &report);
             }
             (member.report, member.heard) = (report, now);
+            member.reports = (member.reports + 1).min(COUNTED + 1);
+            if member.reports == COUNTED && !report.is_gateway {
+                self.met = now;
+                return Heard::Counted;
+            }
             return Heard::Known;
         }
         if let Some(gone) = self.gone.iter().find(|g| g.0 == report.id)
@@ -179,6 +195,7 @@ impl Group {
             report,
             heard: now,
             carried: PerDirection::default(),
+            reports: 1,
             absurd: 0,
             share: PerDirection::default(),
         });
@@ -213,6 +230,16 @@ impl Group {
         &self.members
     }
 
+    /// How many share the line, with us.
+    pub fn hosts(&self) -> usize {
+        1 + self.peers().count()
+    }
+
+    /// Whether what somebody carries is not known yet, or not by all.
+    pub fn has_unknown(&self, now: Duration) -> bool {
+        seconds(now) < self.met + KNOWS || self.peers().any(|m| !m.is_counted())
+    }
+
     /// The gateway that shapes for all of us, if there is one.
     pub fn gateway(&self) -> Option<IpAddr> {
         let gateway = self.members.iter().find(|m| m.report.is_gateway);
@@ -227,6 +254,7 @@ impl Group {
     pub fn capacity(&self, direction: Direction, own: Option<Rate>) -> Option<Rate> {
         let said = self
             .peers()
+            .filter(|m| own.is_none() || m.heard >= self.met + KNOWS)
             .filter_map(|m| m.report.said[direction].capacity);
         let said: Vec<Rate> = said.collect();
         let (least, most) = (said.iter().min()?, said.iter().max()?);
@@ -238,10 +266,21 @@ impl Group {
         median(said.into_iter().chain(own).collect())
     }
 
+    /// What the others carry, as they said last.
+    pub fn rate(&self, direction: Direction) -> Rate {
+        let rates = self.peers().map(|m| {
+            let carried = &m.carried[direction];
+            carried
+                .most
+                .map_or(carried.rate, |most| carried.rate.min(most))
+        });
+        Rate::from_bps((8.0 * rates.sum::<f64>()) as u64)
+    }
+
     /// What of the line is ours; `None`: all of it, since nobody else is there.
     pub fn share(&mut self, direction: Direction, own: &Own) -> Option<Rate> {
         let others: Vec<usize> = (0..self.members.len())
-            .filter(|i| !self.members[*i].report.is_gateway)
+            .filter(|i| self.members[*i].is_counted())
             .collect();
         if others.is_empty() {
             return None;
@@ -310,6 +349,11 @@ impl Group {
 }
 
 impl Member {
+    /// It is known what it carries.
+    fn is_counted(&self) -> bool {
+        self.reports >= COUNTED && !self.report.is_gateway
+    }
+
     /// Whether what it says cannot be: again and again far more than the line carries.
     fn lies(&mut self, report: &Report) -> bool {
         let time = (report.clock_us - self.report.clock_us) as f64 / 1e6;
@@ -423,7 +467,9 @@ mod tests {
     fn a_share_is_free_within_a_second() {
         let mut group = Group::new(1, from(1));
         assert_eq!(share(&mut group), None);
-        assert_eq!(hear(&mut group, 1000, 2, report(2, 1000)), Heard::Joined);
+        assert_eq!(hear(&mut group, 900, 2, report(2, 900)), Heard::Joined);
+        assert_eq!(share(&mut group), None);
+        assert_eq!(hear(&mut group, 1000, 2, report(2, 1000)), Heard::Counted);
         assert_eq!(share(&mut group), Some(20_000));
         assert!(group.forget(Duration::from_millis(1700)).is_empty());
         assert_eq!(group.forget(Duration::from_millis(1900)).len(), 1);
@@ -436,7 +482,8 @@ mod tests {
         let old = report(2, 1000);
         hear(&mut group, 1000, 2, old);
         assert_eq!(hear(&mut group, 1050, 2, old), Heard::Replayed);
-        assert_eq!(hear(&mut group, 1100, 2, report(2, 1100)), Heard::Known);
+        assert_eq!(hear(&mut group, 1100, 2, report(2, 1100)), Heard::Counted);
+        assert_eq!(hear(&mut group, 1200, 2, report(2, 1200)), Heard::Known);
         // Also when the host has gone, and as long as its clock would be believed.
         assert_eq!(hear(&mut group, 9000, 2, old), Heard::Replayed);
         assert_eq!(hear(&mut group, 59_000, 7, old), Heard::Replayed);
@@ -472,6 +519,7 @@ mod tests {
     #[test]
     fn who_is_not_of_the_group_is_left_a_share() {
         let mut group = Group::new(1, from(1));
+        hear(&mut group, 900, 2, report(2, 900));
         hear(&mut group, 1000, 2, report(2, 1000));
         let stranger = Own {
             has_stranger: true,

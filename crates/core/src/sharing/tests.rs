@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{DemandEstimator, Group, Own, Report, Said, TIERS};
+use super::{DemandEstimator, Group, Heard, Own, Report, Said, TIERS};
 use crate::control::{Action, Answered, Controller, Counted, Settings};
 use crate::pipe::SplitMix64;
 use crate::plan::Target;
@@ -126,6 +126,8 @@ struct World {
     random: SplitMix64,
     lost: f64,
     lies: Option<u64>,
+    /// So many hosts, the first of them, and the others do not hear one another.
+    split: usize,
 }
 
 /// What it came to over a time.
@@ -148,6 +150,7 @@ impl World {
             random: SplitMix64::new(7),
             lost: 0.0,
             lies: None,
+            split: 0,
         }
     }
 
@@ -269,13 +272,20 @@ impl World {
         }
         for (from, r) in reports {
             let address = IpAddr::V4(Ipv4Addr::new(192, 168, 0, from as u8));
-            for h in self.hosts.iter_mut().filter(|h| !h.plain) {
-                if self.random.unit() >= self.lost {
-                    h.group.hear(at(t), at(t), address, r);
+            let split = self.split;
+            let hosts = self.hosts.iter_mut().enumerate();
+            for (i, h) in hosts.filter(|(_, h)| !h.plain) {
+                let is_near = (i < split) == (from < split);
+                let is_heard = is_near && self.random.unit() >= self.lost;
+                if is_heard && h.group.hear(at(t), at(t), address, r) == Heard::Counted {
+                    let own = Rate::from_bps((8.0 * rates[i]) as u64);
+                    let together = own.bps() + h.group.rate(Direction::Up).bps();
+                    h.controller
+                        .met(at(t), Direction::Up, Rate::from_bps(together));
                 }
                 h.group.forget(at(t));
-                let n = h.group.members().len() + 1;
-                h.controller.probed_by(at(t), n);
+                let has_unknown = h.group.has_unknown(at(t));
+                h.controller.probed_by(at(t), h.group.hosts(), has_unknown);
             }
         }
     }
@@ -361,6 +371,22 @@ fn reports_get_lost() {
         let seen = w.run(10.0, 30.0);
         assert!(seen.queue_ms < 25.0, "{n}: {seen:?}");
         assert!(seen.used > 0.95 && seen.jain > 0.99, "{n}: {seen:?}");
+    }
+}
+
+/// Two halves that do not hear one another take the line for what the others leave of it; whole again it is whole.
+#[test]
+fn a_split_lan_heals() {
+    for n in [2u64, 4, 8] {
+        let mut w = World::new(VDSL, uploads(n));
+        w.run(0.0, 10.0);
+        w.split = n as usize / 2;
+        w.run(10.0, 16.0);
+        w.split = 0;
+        w.run(16.0, 16.5);
+        let seen = w.run(16.5, 18.0);
+        assert!(seen.used > 0.9 && seen.jain > 0.97, "{n}: {seen:?}");
+        assert!(seen.queue_ms < 10.0, "{n}: {seen:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What others on the same line think that it carries, where they count what all send together.
 //!
-//! Principles: where nothing is known it is a first guess; else it is followed by small steps, while no queue stands, and
+//! Principles: what was known before others were met is what they left of the line, so with them it carries what passes
+//! together; where nothing is known it is a first guess; else it is followed by small steps, while no queue stands, and
 //! never below what passes: who lies costs little, and a queue says what is true to all at once. Non-goals: who the
 //! others are (`sharing`).
 
@@ -13,6 +14,8 @@ const UP: f64 = 0.08;
 const DOWN: f64 = 0.3;
 /// Upwards only when no queue has stood for so long, s.
 const QUIET: f64 = 0.3;
+/// Whoever is met makes of what is known at most so many times that: what he carries is only said.
+const MET: f64 = 2.0;
 /// What passed within this, s, is carried.
 const PASSED: f64 = 1.0;
 
@@ -35,6 +38,24 @@ impl DirectionState {
             return false;
         }
         self.capacity = Some((self.bounded(moved), context.now));
+        self.error = self.error.max(UNSURE);
+        true
+    }
+
+    /// Others were met who were no part of what is known: with them `together` passes, bytes/s, and no queue stands.
+    /// Whether that changes anything.
+    pub(in crate::control) fn met(&mut self, together: f64, context: &Context) -> bool {
+        let Some((capacity, _)) = self.capacity else {
+            return false;
+        };
+        let is_calm =
+            matches!(self.phase, Phase::Steady | Phase::ProbeUp(_)) && self.run.is_empty();
+        let carries = together.min(MET * capacity);
+        if !is_calm || carries < (1.0 + LEAST_CHANGE) * capacity {
+            return false;
+        }
+        self.proven(carries, context);
+        self.phase = Phase::Steady;
         self.error = self.error.max(UNSURE);
         true
     }

@@ -171,39 +171,31 @@ impl Live {
         self.maps.is_some()
     }
 
-    /// What connections that passed showed since the last call; nothing without our programs. With `waits`, what may
-    /// have waited in our own queue is there as well, with how long it waited: to be called often then, and after
-    /// [`Live::counters`], since how long that queue is is seen only then.
-    pub fn connection_samples(
-        &mut self,
-        waits: bool,
-        now: Duration,
-    ) -> Result<ConnectionSamples, Error> {
+    /// What connections that passed showed since the last call. To be called often, and after [`Live::counters`]: how
+    /// long our own queue is, is seen only then. Nothing without our programs.
+    pub fn connection_samples(&mut self, now: Duration) -> Result<ConnectionSamples, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(ConnectionSamples::default());
         };
-        let samples = maps.take_rtt_samples()?;
-        if waits {
+        let mut samples = maps.take_rtt_samples()?;
+        samples.retain(|s| s.answered_at + OwnQueueDelay::RECENT > now);
+        // What is light goes first, and asks nothing of the kernel.
+        if samples.iter().any(|s| s.may_have_queued) {
             self.look_at_own_queue(now)?;
         }
         let mut found = ConnectionSamples::default();
         for s in &samples {
-            if s.answered_at + OwnQueueDelay::RECENT <= now {
-                continue;
-            }
             let left = s.answered_at.saturating_sub(s.rtt);
-            // What is light goes first.
-            let waited = match (s.may_have_queued, waits) {
-                (false, _) => Some(Duration::ZERO),
-                (true, true) => Some(self.own_queue.at(left)),
-                (true, false) => None,
-            };
-            found.round_trips.extend(waited.map(|waited| RttSample {
+            found.round_trips.push(RttSample {
                 remote: s.remote,
                 left,
-                waited,
+                waited: if s.may_have_queued {
+                    self.own_queue.at(left)
+                } else {
+                    Duration::ZERO
+                },
                 came: s.answered_at,
-            }));
+            });
             found.stamps.extend(s.tsval.map(|tsval| TcpTimestamp {
                 remote: s.remote,
                 connection: u32::from(s.ports[0]) << 16 | u32::from(s.ports[1]),

@@ -188,7 +188,7 @@ impl Daemon {
         self.purse.iter_mut().for_each(|p| p.spend(sent));
         let tells_apart = self.choice.used().is_some_and(Reflector::tells_apart);
         if tells_apart && self.choice.wants_trips(&view, now) {
-            let samples = self.live.connection_samples(false, now)?;
+            let samples = self.live.connection_samples(now)?;
             self.choice.note_trips(&samples.round_trips, &view);
         }
         let none = self.choice.believes_none();
@@ -246,7 +246,7 @@ impl Daemon {
         if is_followed && reflector.is_some_and(Reflector::tells_apart) {
             return Ok(());
         }
-        let samples = self.live.connection_samples(!is_followed, now)?;
+        let samples = self.live.connection_samples(now)?;
         self.controller.tcp_timestamps(now, &samples.stamps);
         let trips = samples.round_trips;
         if is_followed {

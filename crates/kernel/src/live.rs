@@ -43,7 +43,7 @@ pub struct ConnectionSamples {
 pub struct OwnQueues {
     /// How long what waits in them takes.
     pub waits: PerDirection<Duration>,
-    /// Packets that they have thrown away so far.
+    /// Packets with payload of TCP that they have thrown away so far, about.
     pub dropped: PerDirection<u64>,
 }
 

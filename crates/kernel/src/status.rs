@@ -399,11 +399,22 @@ pub(crate) fn waiting(qdiscs: &[QdiscInfo], major: u16) -> u64 {
     leaves.map(|q| u64::from(q.stats.backlog)).sum()
 }
 
-/// Packets that our queue has thrown away so far: the root counts those of all below it.
+/// Packets with payload of TCP that our queue has thrown away so far, about: acknowledgements are urgent where there are
+/// leaves, and are counted apart by CAKE (`b->ack_drops` in `cake_enqueue`).
 pub(crate) fn dropped(qdiscs: &[QdiscInfo], major: u16) -> u64 {
     let is_root = |q: &&QdiscInfo| q.parent == Handle::ROOT && q.handle == Handle::qdisc(major);
-    let root = qdiscs.iter().find(is_root);
-    root.map_or(0, |q| q.stats.drops.into())
+    if let Some(root) = qdiscs.iter().find(is_root)
+        && let AppStats::Cake(cake) = &root.stats.app
+    {
+        let tins = cake.tins.iter();
+        return tins.map(|t| u64::from(t.dropped_packets)).sum();
+    }
+    let has_payload = |q: &&QdiscInfo| {
+        let of = |tier: &Tier| evenkeel_core::plan::is_leaf_of(q.handle, *tier);
+        Tier::ALL.iter().filter(|t| **t != Tier::Voice).any(of)
+    };
+    let leaves = qdiscs.iter().filter(has_payload);
+    leaves.map(|q| u64::from(q.stats.drops)).sum()
 }
 
 pub(crate) fn direction(

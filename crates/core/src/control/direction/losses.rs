@@ -26,6 +26,8 @@ use crate::control::Reason;
 const LOST: f64 = 0.05;
 /// And fewer packets than this say nothing.
 const PACKETS: f64 = 4.0;
+/// Without SACK up to so many times as much is sent again as was lost (RFC 6582, and all in flight after a timeout).
+const AGAIN: f64 = 3.0;
 /// What a line loses by itself is no evidence, up to so many times that; half of that is forgotten in so long, s.
 const BY_ITSELF: f64 = 2.0;
 const FORGOTTEN: f64 = 60.0;
@@ -134,7 +136,7 @@ impl Losses {
             return None;
         }
         let all = payload.all - before.all;
-        let dropped = payload.dropped - before.dropped;
+        let dropped = AGAIN * (payload.dropped - before.dropped);
         let lost = (payload.retransmitted - before.retransmitted - dropped).max(0.0);
         let tells = lost > PACKETS * packet || all > PACKETS / LOST * packet;
         let is_over = now - began >= STRETCH && tells;
@@ -367,7 +369,7 @@ mod tests {
             let payload = TcpPayload {
                 all: 1e5 * now,
                 retransmitted: 1e4 * now,
-                dropped: 1.1e4 * now,
+                dropped: 4e3 * now,
             };
             assert_eq!(
                 way.note_payload(payload, &Context::of_test(now)),

@@ -168,6 +168,9 @@ impl DirectionState {
             due.max(SHOWN)
         } else if wanted {
             due
+        } else if self.dir == Direction::Up && self.others_lag == 0.0 && passes > FULL * capacity {
+            // Our senders may need some round trips for it, longer ones than that of what is probed.
+            SHOWN
         } else {
             self.hold(context)
         };
@@ -258,6 +261,31 @@ mod tests {
         };
         let _ = way.probe_up(step, &Context::of_test(10.0));
         way.phase
+    }
+
+    /// The phase 0.3 s after a try began on a line of which so much is used.
+    fn phase_of_a_calm_line(used: f64) -> Phase {
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(1e6, 0.0);
+        for n in 0..=30 {
+            let t = 9.0 + f64::from(n) * 0.01;
+            way.meter.note(t, used * 1e6 * t);
+        }
+        let step = Step {
+            level: 1.12e6,
+            next: 0.2,
+            since: 9.0,
+            before: 1e6,
+        };
+        way.phase = Phase::ProbeUp(step);
+        let _ = way.probe_up(step, &Context::of_test(9.3));
+        way.phase
+    }
+
+    #[test]
+    fn our_senders_have_time_to_use_a_step() {
+        assert!(matches!(phase_of_a_calm_line(0.97), Phase::ProbeUp(_)));
+        assert_eq!(phase_of_a_calm_line(0.5), Phase::Steady);
     }
 
     #[test]

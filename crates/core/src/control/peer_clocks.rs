@@ -28,8 +28,9 @@ const COUNTED: f64 = 0.03;
 const DRIFT: f64 = 0.0002;
 /// No line holds anything for longer, s: what seems to have waited so long is of another connection with the same ports.
 const LONGEST: f64 = 5.0;
-/// What came so much before or after something came at the same time, s; in want of that, so much.
-const TOGETHER: [f64; 2] = [0.03, 0.2];
+/// What came so much before or after something came at the same time, s; in want of that, so much. A queue that
+/// senders begin to make grows by a second each second.
+const TOGETHER: [f64; 4] = [0.005, 0.015, 0.05, 0.2];
 
 /// The time stamp of a packet that came (RFC 7323).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -95,7 +96,7 @@ impl PeerClocks {
         while self
             .queues
             .front()
-            .is_some_and(|q| latest - q.0 > TOGETHER[1])
+            .is_some_and(|q| latest - q.0 > TOGETHER[TOGETHER.len() - 1])
         {
             self.queues.pop_front();
         }

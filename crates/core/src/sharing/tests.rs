@@ -270,6 +270,11 @@ impl World {
             }
             reports.push((200, lie));
         }
+        self.deliver(reports, t, rates);
+    }
+
+    /// Who hears what, and what follows.
+    fn deliver(&mut self, reports: Vec<(usize, Report)>, t: f64, rates: &[f64]) {
         for (from, r) in reports {
             let address = IpAddr::V4(Ipv4Addr::new(192, 168, 0, from as u8));
             let split = self.split;

@@ -22,6 +22,7 @@
 //! | steady, probing up, on a line that never settles | a queue shorter than the one that is kept | probing up, from what the queue shows | `probing_up.rs::follow` |
 //! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
 //! | drain | the queue is gone | steady | `drain.rs::has_gone` |
+//! | drain | the first ever, towards us, outlasts what came | open | `drain.rs::refute` |
 //! | drain | it does not follow the cut | compete, with what was known before; open, if nothing was | `drain.rs::not_here` |
 //! | compete | nothing has stood for a while | steady | `compete.rs::competes` |
 //! | compete | it is time to test whose the queue is | drain | `drain.rs::doubt` |
@@ -43,6 +44,7 @@ use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
 use crate::Direction;
 use compete::Compete;
+use drain::Refuted;
 use losses::Losses;
 use opening::Opening;
 use pulses::Pulses;
@@ -281,6 +283,8 @@ pub(super) struct DirectionState {
     pub is_ambiguous: bool,
     /// What is lost where no queue shows what it carries.
     losses: Losses,
+    /// A first capacity that a queue of somebody else's seemed to show.
+    refuted: Option<Refuted>,
     /// Its delay changes by itself, as that of mobile lines.
     wanders: bool,
     /// So many queues in a row went that may have been elsewhere.
@@ -324,6 +328,7 @@ impl DirectionState {
             tests: 0.0,
             is_attributed: true,
             losses: Losses::default(),
+            refuted: None,
             wanders: false,
             followed: 0,
             is_ambiguous: false,

@@ -27,6 +27,24 @@ const STILL: f64 = 0.8;
 /// Towards us it keeps arrivals at what the line carries, so at more than this share of it.
 const ARRIVES: f64 = 0.5;
 
+/// The first queue towards us ever is somebody else's if it lasts so many times longer than it takes a line that carries
+/// what came to send it, while less than this share of that comes.
+const OUTLASTS: f64 = 1.5;
+const COMES: f64 = 0.7;
+/// Then nothing is learned of up to so many times what came, for so long, s: at first, and at most.
+const UNLIKE: f64 = 2.0;
+const REFUTED: [f64; 2] = [2.0, 16.0];
+
+/// A first capacity towards us that a queue of somebody else's seemed to show.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refuted {
+    /// bytes/s.
+    capacity: f64,
+    /// It is not learned before this, nor so long after it was refuted, s.
+    until: f64,
+    wait: f64,
+}
+
 impl DirectionState {
     /// One more queue that goes when this direction is cut, and it is thought to be slower.
     pub(in crate::control) fn is_about_to_learn(&self) -> bool {
@@ -104,7 +122,10 @@ impl DirectionState {
         let known = self.known();
         let volatility = self.volatility;
         let queue = self.latest.map_or(0.0, |p| p.queue);
-        if !self.stands(queue, &found, context) || self.goes_by_itself(&rate_fit, context) {
+        if !self.stands(queue, &found, context)
+            || self.goes_by_itself(&rate_fit, context)
+            || self.was_refuted(found.capacity, context.now)
+        {
             return Outcome::Nothing;
         }
         if self.dir == Direction::Up && rate_fit.level {
@@ -222,6 +243,9 @@ impl DirectionState {
         let queue = self.latest.map_or(0.0, |p| p.queue);
         drain.longest = drain.longest.max(queue);
         let until_heard = context.rtt + drain.queue + 2.0 * context.pace;
+        if self.outlasts(&drain, context) {
+            return self.refute(&drain, context);
+        }
         if self.run.is_empty() || queue < self.stays(&drain, context) {
             return self.has_gone(&drain, context);
         }
@@ -389,6 +413,46 @@ impl DirectionState {
         Outcome::NotHere(queue)
     }
 
+    /// Whether less comes since the cut than the line was found to carry, and the queue should have gone long ago: others
+    /// fill it. Only where nothing was known before; else the line may have become slower.
+    fn outlasts(&self, drain: &Drain, context: &Context) -> bool {
+        if self.dir == Direction::Up || drain.before.is_some() || !self.is_attributed {
+            return false;
+        }
+        let time = context.now - drain.cut;
+        let Some(came) = self.meter.between(drain.cut, context.now) else {
+            return false;
+        };
+        let goes = time - came / drain.at_cut;
+        came < COMES * drain.at_cut * time && goes > OUTLASTS * drain.longest + context.rtt
+    }
+
+    /// The first capacity was none.
+    fn refute(&mut self, drain: &Drain, context: &Context) -> Outcome {
+        let wait = self.refuted.map_or(0.0, |r| 2.0 * r.wait);
+        let wait = wait.clamp(REFUTED[0], REFUTED[1]);
+        self.refuted = Some(Refuted {
+            capacity: drain.at_cut,
+            until: context.now + wait,
+            wait,
+        });
+        self.run.clear();
+        self.prior = None;
+        let _ = self.drained(context);
+        self.volatility = drain.volatility;
+        self.capacity = None;
+        self.phase = Phase::Open(Opening::default());
+        Outcome::Changed(Reason::NotOurs {
+            dir: self.dir,
+            queue_ms: drain.longest * 1e3,
+        })
+    }
+
+    fn was_refuted(&self, found: f64, now: f64) -> bool {
+        let refutes = |r: Refuted| now < r.until && found < UNLIKE * r.capacity;
+        self.capacity.is_none() && self.refuted.is_some_and(refutes)
+    }
+
     /// It ended before the cut was heard of, so it may well have been elsewhere: what it taught is
     /// forgotten.
     fn went_by_itself(&mut self, drain: &Drain, context: &Context) -> Outcome {
@@ -440,5 +504,46 @@ impl DirectionState {
             context.now + self.patience * (1.0 - self.volatility(context.now)).powi(2);
         self.quiet = context.now;
         Outcome::Changed(Reason::Drained { dir: self.dir })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::rate_fit::Point;
+
+    /// What is thought that the line carries, by tenths of a second, where 100 kB/s come until a queue of 100 ms stands,
+    /// which it does whatever comes; `obeys`: no more than is let through comes from then on.
+    fn learned(obeys: bool) -> Vec<Option<f64>> {
+        let mut way = DirectionState::new(Direction::Down);
+        let (mut bytes, mut all) = (0.0, Vec::new());
+        for n in 0..150 {
+            let now = f64::from(n) * 0.02;
+            let stands = now > 1.0;
+            let context = Context::of_test(now);
+            let lets = way.target(&context).map_or(1e5, |(c, factor)| c * factor);
+            bytes += 0.02 * if obeys { lets.min(1e5) } else { 1e5 };
+            way.meter.note(now, bytes);
+            let point = Point {
+                left: now - context.rtt,
+                came: now,
+                queue: if stands { 0.1 } else { 0.0 },
+            };
+            way.observe(point, &context);
+            let _ = way.decide(&context, true);
+            if n % 5 == 0 {
+                all.push(way.capacity.map(|c| c.0));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_first_queue_that_outlasts_what_came_is_somebody_elses() {
+        let all = learned(true);
+        assert!(all.iter().any(Option::is_some), "{all:?}");
+        assert_eq!(all.last(), Some(&None), "{all:?}");
+        // What goes on to come says that the line carries it.
+        assert!(learned(false).last().unwrap().is_some());
     }
 }

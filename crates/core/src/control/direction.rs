@@ -44,7 +44,6 @@ use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
 use crate::Direction;
 use compete::Compete;
-use drain::Refuted;
 use losses::Losses;
 use opening::Opening;
 use pulses::Pulses;
@@ -214,6 +213,16 @@ pub(super) struct Drain {
     capacity: f64,
     /// Cuts that did not shorten it.
     failures: u32,
+}
+
+/// A first capacity towards us that a queue of somebody else's seemed to show.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Refuted {
+    /// bytes/s.
+    capacity: f64,
+    /// It is not learned before this, which was so long after it was refuted, s.
+    until: f64,
+    wait: f64,
 }
 
 /// What a look at a direction led to.

@@ -6,7 +6,7 @@
 
 use super::opening::Opening;
 use super::probing_up::FULL;
-use super::{Context, DirectionState, Drain, GUESSED, Outcome, Phase, Step};
+use super::{Context, DirectionState, Drain, GUESSED, Outcome, Phase, Refuted, Step};
 use crate::Direction;
 use crate::control::Reason;
 use crate::control::rate_fit::{Estimate, PACKETS, RateFit, SAME};
@@ -34,16 +34,6 @@ const COMES: f64 = 0.7;
 /// Then nothing is learned of up to so many times what came, for so long, s: at first, and at most.
 const UNLIKE: f64 = 2.0;
 const REFUTED: [f64; 2] = [2.0, 16.0];
-
-/// A first capacity towards us that a queue of somebody else's seemed to show.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Refuted {
-    /// bytes/s.
-    capacity: f64,
-    /// It is not learned before this, nor so long after it was refuted, s.
-    until: f64,
-    wait: f64,
-}
 
 impl DirectionState {
     /// One more queue that goes when this direction is cut, and it is thought to be slower.

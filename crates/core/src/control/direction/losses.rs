@@ -26,7 +26,8 @@ use crate::control::Reason;
 const LOST: f64 = 0.05;
 /// And fewer packets than this say nothing.
 const PACKETS: f64 = 4.0;
-/// Without SACK up to so many times as much is sent again as was lost (RFC 6582, and all in flight after a timeout).
+/// Up to so many times what was lost is sent again: without SACK all that was in flight goes again after a timeout (RFC
+/// 5681, section 3.1). Decision 0088 has the run.
 const AGAIN: f64 = 3.0;
 /// What a line loses by itself is no evidence, up to so many times that; half of that is forgotten in so long, s.
 const BY_ITSELF: f64 = 2.0;

@@ -244,53 +244,40 @@ impl DirectionState {
 mod tests {
     use super::*;
 
-    /// The phase a second after a try began on a line that never settles, of which so much is used.
-    fn phase_after_a_try(used: f64) -> Phase {
+    /// The phase so long after a try began, s, on a line of which so much is used, and which changes so much.
+    fn phase_after_a_try(volatility: f64, level: f64, lasts: f64, used: f64) -> Phase {
+        let began = 9.0;
         let mut way = DirectionState::new(Direction::Up);
         way.believe(1e6, 0.0);
-        way.volatility = (1.0, 9.0);
-        for n in 0..=100 {
-            let t = 9.0 + f64::from(n) * 0.01;
+        way.volatility = (volatility, began);
+        for n in 0..=(100.0 * lasts) as u32 {
+            let t = began + f64::from(n) * 0.01;
             way.meter.note(t, used * 1e6 * t);
         }
         let step = Step {
-            level: 1.25e6,
-            next: 0.25,
-            since: 9.0,
-            before: 1e6,
-        };
-        let _ = way.probe_up(step, &Context::of_test(10.0));
-        way.phase
-    }
-
-    /// The phase 0.3 s after a try began on a line of which so much is used.
-    fn phase_of_a_calm_line(used: f64) -> Phase {
-        let mut way = DirectionState::new(Direction::Up);
-        way.believe(1e6, 0.0);
-        for n in 0..=30 {
-            let t = 9.0 + f64::from(n) * 0.01;
-            way.meter.note(t, used * 1e6 * t);
-        }
-        let step = Step {
-            level: 1.12e6,
-            next: 0.2,
-            since: 9.0,
+            level: level * 1e6,
+            next: 2.0 * (level - 1.0),
+            since: began,
             before: 1e6,
         };
         way.phase = Phase::ProbeUp(step);
-        let _ = way.probe_up(step, &Context::of_test(9.3));
+        let _ = way.probe_up(step, &Context::of_test(began + lasts));
         way.phase
     }
 
     #[test]
     fn our_senders_have_time_to_use_a_step() {
-        assert!(matches!(phase_of_a_calm_line(0.97), Phase::ProbeUp(_)));
-        assert_eq!(phase_of_a_calm_line(0.5), Phase::Steady);
+        let phase = |lasts, used| phase_after_a_try(0.0, 1.12, lasts, used);
+        assert!(matches!(phase(0.3, 0.97), Phase::ProbeUp(_)));
+        assert_eq!(phase(0.3, 0.5), Phase::Steady);
+        // But not for ever.
+        assert_eq!(phase(1.2, 0.97), Phase::Steady);
     }
 
     #[test]
     fn a_line_that_never_settles_is_tried_for_as_long_as_it_is_used() {
-        assert!(matches!(phase_after_a_try(1.2), Phase::ProbeUp(_)));
-        assert_eq!(phase_after_a_try(0.1), Phase::Steady);
+        let phase = |used| phase_after_a_try(1.0, 1.25, 1.0, used);
+        assert!(matches!(phase(1.2), Phase::ProbeUp(_)));
+        assert_eq!(phase(0.1), Phase::Steady);
     }
 }

@@ -150,7 +150,7 @@ pub(crate) struct Cooperation {
     looked: Option<(Duration, PerDirection<f64>)>,
     /// What we carried before that, bit/s.
     rate: PerDirection<f64>,
-    /// How many share the line, and whether what one of them carries is not known yet.
+    /// How many share the line, and whether what one of them carries is not counted yet.
     hosts: (usize, bool),
     /// Somebody was counted for the first time since this was asked last.
     has_met: bool,
@@ -219,14 +219,14 @@ impl Cooperation {
         news
     }
 
-    /// How many share the line, with us, and whether what one of them carries is not known yet, if that has changed.
+    /// How many share the line, with us, and whether what one of them carries is not counted yet, if that has changed.
     pub(crate) fn hosts(&mut self, now: Duration) -> Option<(usize, bool)> {
-        let hosts = (self.group.hosts(), self.group.has_unknown(now));
+        let hosts = (self.group.hosts(), self.group.has_newcomer(now));
         (std::mem::replace(&mut self.hosts, hosts) != hosts).then_some(hosts)
     }
 
     /// What passes together with somebody who was just counted for the first time.
-    pub(crate) fn together_anew(&mut self) -> Option<PerDirection<Rate>> {
+    pub(crate) fn newly_met(&mut self) -> Option<PerDirection<Rate>> {
         let all = |d| Rate::from_bps(self.group.rate(d).bps() + self.rate[d] as u64);
         std::mem::take(&mut self.has_met).then(|| PerDirection::of(all))
     }

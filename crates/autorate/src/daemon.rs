@@ -345,10 +345,10 @@ impl Daemon {
             return Ok(());
         };
         let news = group.hear(now);
-        if let Some((hosts, has_unknown)) = group.hosts(now) {
-            self.controller.probed_by(now, hosts, has_unknown);
+        if let Some((hosts, has_newcomer)) = group.hosts(now) {
+            self.controller.probed_by(now, hosts, has_newcomer);
         }
-        if let Some(together) = group.together_anew() {
+        if let Some(together) = group.newly_met() {
             for d in Direction::BOTH {
                 self.controller.met(now, d, together[d]);
             }

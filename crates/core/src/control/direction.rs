@@ -101,8 +101,8 @@ const TESTED: f64 = 1.0;
 const IN_USE: f64 = 0.1;
 /// One queue makes a line that others use as well less by this factor at most.
 const LEAST_IN_A_GROUP: f64 = 0.7;
-/// And by this one while somebody has just come: the queue is his.
-const LEAST_WITH_UNKNOWN: f64 = 0.9;
+/// And by this one while somebody has just come whose bytes are not counted yet: the queue is his (decision 0089).
+const LEAST_WITH_NEWCOMER: f64 = 0.9;
 /// Jitter hides queues from this on, s.
 const HIDES: f64 = 0.002;
 
@@ -300,8 +300,8 @@ pub(super) struct DirectionState {
     followed: u32,
     /// What others send on this line is known so much later, s.
     pub others_lag: f64,
-    /// Somebody has come whose bytes are not known yet.
-    pub has_unknown: bool,
+    /// Somebody has come whose bytes are not counted yet.
+    pub has_newcomer: bool,
     /// Limits by the person.
     pub least: f64,
     pub most: f64,
@@ -342,7 +342,7 @@ impl DirectionState {
             followed: 0,
             is_ambiguous: false,
             others_lag: 0.0,
-            has_unknown: false,
+            has_newcomer: false,
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
@@ -584,7 +584,7 @@ impl DirectionState {
     /// nothing: one queue says no less than this, bytes/s.
     fn least_in_a_group(&self) -> f64 {
         match self.capacity {
-            Some((capacity, _)) if self.has_unknown => LEAST_WITH_UNKNOWN * capacity,
+            Some((capacity, _)) if self.has_newcomer => LEAST_WITH_NEWCOMER * capacity,
             Some((capacity, _)) if self.others_lag > 0.0 => LEAST_IN_A_GROUP * capacity,
             _ => 0.0,
         }

@@ -333,13 +333,14 @@ impl Controller {
         self.set_pace(seconds(now));
     }
 
-    /// So many hosts probe this line, and count what they send together; `has_unknown`: that of somebody is not known yet.
-    pub fn probed_by(&mut self, now: Duration, hosts: usize, has_unknown: bool) {
+    /// So many hosts probe this line, and count what they send together; `has_newcomer`: what one of them sends is not
+    /// counted yet.
+    pub fn probed_by(&mut self, now: Duration, hosts: usize, has_newcomer: bool) {
         self.hosts = hosts.max(1);
         let lag = if self.hosts > 1 { OTHERS_LAG } else { 0.0 };
         for direction in self.directions.iter_mut() {
             direction.others_lag = lag;
-            direction.has_unknown = has_unknown;
+            direction.has_newcomer = has_newcomer;
         }
         self.set_pace(seconds(now));
     }
@@ -517,20 +518,27 @@ impl Controller {
 
     /// Others on this line, whose bytes are counted with ours, think that it carries `median` in this direction.
     pub fn agree(&mut self, now: Duration, direction: Direction, median: Rate) {
-        let now = seconds(now);
-        let context = self.context(direction, now);
-        if self.directions[direction].agree(bytes_per_s(median), &context) {
-            self.why = Reason::Agreed { dir: direction };
-            self.apply(now);
-        }
+        let median = bytes_per_s(median);
+        self.with_others(now, direction, |way, context| way.agree(median, context));
     }
 
     /// Others were met on this line, whose bytes are counted with ours from now on: `together` passes with them.
     pub fn met(&mut self, now: Duration, direction: Direction, together: Rate) {
+        let together = bytes_per_s(together);
+        self.with_others(now, direction, |way, context| way.met(together, context));
+    }
+
+    /// Does what `changes` the direction, perhaps, by what others say.
+    fn with_others(
+        &mut self,
+        now: Duration,
+        dir: Direction,
+        changes: impl FnOnce(&mut DirectionState, &Context) -> bool,
+    ) {
         let now = seconds(now);
-        let context = self.context(direction, now);
-        if self.directions[direction].met(bytes_per_s(together), &context) {
-            self.why = Reason::Agreed { dir: direction };
+        let context = self.context(dir, now);
+        if changes(&mut self.directions[dir], &context) {
+            self.why = Reason::Agreed { dir };
             self.apply(now);
         }
     }

@@ -235,8 +235,8 @@ impl Group {
         1 + self.peers().count()
     }
 
-    /// Whether what somebody carries is not known yet, or not by all.
-    pub fn has_unknown(&self, now: Duration) -> bool {
+    /// Whether what somebody carries is not counted yet, or not by all.
+    pub fn has_newcomer(&self, now: Duration) -> bool {
         seconds(now) < self.met + KNOWS || self.peers().any(|m| !m.is_counted())
     }
 

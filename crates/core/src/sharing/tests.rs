@@ -289,8 +289,8 @@ impl World {
                         .met(at(t), Direction::Up, Rate::from_bps(together));
                 }
                 h.group.forget(at(t));
-                let has_unknown = h.group.has_unknown(at(t));
-                h.controller.probed_by(at(t), h.group.hosts(), has_unknown);
+                let has_newcomer = h.group.has_newcomer(at(t));
+                h.controller.probed_by(at(t), h.group.hosts(), has_newcomer);
             }
         }
     }

@@ -233,13 +233,10 @@ impl DirectionState {
         let queue = self.latest.map_or(0.0, |p| p.queue);
         drain.longest = drain.longest.max(queue);
         let until_heard = context.rtt + drain.queue + 2.0 * context.pace;
-        if self.outlasts(&drain, context) {
-            return self.refute(&drain, context);
-        }
         if self.run.is_empty() || queue < self.stays(&drain, context) {
             return self.has_gone(&drain, context);
         }
-        if self.comes_less(queue, &drain, context) {
+        if self.comes_less(queue, &drain, context) || self.outlasts(&drain, context) {
             return self.not_here(&drain, queue, context);
         }
         let left = self.latest.map_or(0.0, |p| p.left);
@@ -250,7 +247,7 @@ impl DirectionState {
             drain.queue = queue;
             self.phase = Phase::Drain(drain);
         } else if left > drain.since + 2.0 * context.pace {
-            let expected = self.expected_fall(&drain, left);
+            let expected = self.expected_fall(drain.since, left, drain.capacity);
             let heard = context.now - drain.since > until_heard;
             if self.contradicts(queue, expected, &drain, context) {
                 return self.not_here(&drain, queue, context);
@@ -303,6 +300,11 @@ impl DirectionState {
             && !self.is_volatile(context.now)
         {
             return self.went_by_itself(drain, context);
+        }
+        if self.outlasts(drain, context) {
+            let ended = self.went_by_itself(drain, context);
+            self.refute(drain, context.now);
+            return ended;
         }
         if !self.is_ambiguous {
             self.is_less(drain.shown, context.now);
@@ -384,6 +386,10 @@ impl DirectionState {
         self.followed = 0;
         let _ = self.drained(context);
         self.volatility = drain.volatility;
+        if self.outlasts(drain, context) {
+            self.refute(drain, context.now);
+            return Outcome::NotHere(queue);
+        }
         if self.is_attributed && drain.longest - queue > context.rise {
             // Some of it was.
             self.capacity = Some((drain.at_cut, context.now));
@@ -409,33 +415,22 @@ impl DirectionState {
         if self.dir == Direction::Up || drain.before.is_some() || !self.is_attributed {
             return false;
         }
-        let time = context.now - drain.cut;
-        let Some(came) = self.meter.between(drain.cut, context.now) else {
-            return false;
-        };
-        let goes = time - came / drain.at_cut;
-        came < COMES * drain.at_cut * time && goes > OUTLASTS * drain.longest + context.rtt
+        let fall = self.expected_fall(drain.cut, context.now, drain.at_cut);
+        let is_much = fall > (1.0 - COMES) * (context.now - drain.cut);
+        is_much && fall > OUTLASTS * drain.longest + context.rtt
     }
 
-    /// The first capacity was none.
-    fn refute(&mut self, drain: &Drain, context: &Context) -> Outcome {
+    /// The first capacity was none: it is forgotten, and not learned anew at once.
+    fn refute(&mut self, drain: &Drain, now: f64) {
         let wait = self.refuted.map_or(0.0, |r| 2.0 * r.wait);
         let wait = wait.clamp(REFUTED[0], REFUTED[1]);
         self.refuted = Some(Refuted {
             capacity: drain.at_cut,
-            until: context.now + wait,
+            until: now + wait,
             wait,
         });
-        self.run.clear();
-        self.prior = None;
-        let _ = self.drained(context);
-        self.volatility = drain.volatility;
         self.capacity = None;
         self.phase = Phase::Open(Opening::default());
-        Outcome::Changed(Reason::NotOurs {
-            dir: self.dir,
-            queue_ms: drain.longest * 1e3,
-        })
     }
 
     fn was_refuted(&self, found: f64, now: f64) -> bool {
@@ -477,12 +472,11 @@ impl DirectionState {
         self.drained(context)
     }
 
-    /// By how much the queue must have become shorter for a probe sent at `left`: a bottleneck
-    /// with a queue sends what it can, so less than that means that the queue had an end.
-    fn expected_fall(&self, drain: &Drain, left: f64) -> f64 {
-        let time = left - drain.since;
-        match self.meter.between(drain.since, left) {
-            Some(bytes) => (time - bytes / drain.capacity).max(0.0),
+    /// By how much the queue must have become shorter for a probe sent at `left`, if the line `carries` so much: a
+    /// bottleneck with a queue sends what it can, so less than that means that the queue had an end.
+    fn expected_fall(&self, since: f64, left: f64, carries: f64) -> f64 {
+        match self.meter.between(since, left) {
+            Some(bytes) => (left - since - bytes / carries).max(0.0),
             None => 0.0,
         }
     }

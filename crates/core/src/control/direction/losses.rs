@@ -28,7 +28,7 @@ const LOST: f64 = 0.05;
 const PACKETS: f64 = 4.0;
 /// Up to so many times what was lost is sent again: without SACK all that was in flight goes again after a timeout (RFC
 /// 5681, section 3.1). Decision 0088 has the run.
-const AGAIN: f64 = 3.0;
+const AGAIN: f64 = 2.0;
 /// What a line loses by itself is no evidence, up to so many times that; half of that is forgotten in so long, s.
 const BY_ITSELF: f64 = 2.0;
 const FORGOTTEN: f64 = 60.0;

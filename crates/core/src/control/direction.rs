@@ -80,7 +80,7 @@ const ONE_CHANGE: f64 = 0.25;
 const CORRECTED: f64 = 2.0;
 /// A line is followed rather than settled on from this much of it on.
 const FOLLOWED: f64 = 0.3;
-/// Or where idle delays wander by so much, s: as volatile as this at least.
+/// Or where idle delays wander by so much by themselves, s: as volatile as this at least (decision 0093).
 const WANDERS: f64 = 0.012;
 const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
@@ -116,6 +116,9 @@ pub(super) struct Context {
     pub rise: f64,
     /// So much of that because delays wander by themselves.
     pub wander: f64,
+    /// So much of that a full packet in front of a probe, each way, does not explain; nothing of it where it is not known how
+    /// long one takes.
+    pub unexplained: f64,
     /// From one probe to the next.
     pub pace: f64,
     /// How far a single probe's delay is off, s.
@@ -145,6 +148,7 @@ impl Context {
             rtt: 0.040,
             rise: 0.005,
             wander: 0.004,
+            unexplained: 0.0,
             pace: 0.020,
             noise: 0.001,
             packet: 1538.0,
@@ -430,7 +434,7 @@ impl DirectionState {
             self.listen(p, context);
         }
         self.unbind_by(p.queue, context);
-        self.wanders = context.wander > WANDERS;
+        self.wanders = context.unexplained > WANDERS;
         let prior = self.known().filter(|_| !self.is_volatile(context.now));
         let began = self.run.is_empty();
         let open = matches!(self.phase, Phase::Open(_));

@@ -229,6 +229,9 @@ impl Controller {
         };
         serial_all += beside;
         let wander = self.base.rise();
+        let takes = |way: &DirectionState| way.known_to_carry().map(|c| packet / c);
+        let own = takes(&self.directions[i]).unwrap_or(f64::MAX);
+        let explained = 1.5 * (own + takes(&self.directions[i.other()]).unwrap_or(0.0));
         // Where a line is followed a false alarm costs less than a late one.
         let sooner = if self.directions[i].standing_queue(now) > 0.0 {
             SOONER
@@ -246,6 +249,7 @@ impl Controller {
             rtt: self.base.value().unwrap_or(0.02),
             rise: (sooner * wander).max(1.5 * serial_all),
             wander,
+            unexplained: (wander - explained).max(0.0),
             pace: self.passive.map_or(self.pace, |p| p.max(self.pace)),
             noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,

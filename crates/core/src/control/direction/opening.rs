@@ -102,6 +102,12 @@ impl DirectionState {
         }
     }
 
+    /// What this direction carries as far as is known: at least so much, bytes/s.
+    pub(in crate::control) fn known_to_carry(&self) -> Option<f64> {
+        let passed = Some(self.passed()).filter(|p| *p > 0.0);
+        self.capacity.map(|c| c.0).or(passed)
+    }
+
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
         opening.level = opening.level.max(self.acknowledges(context));

@@ -6,7 +6,7 @@
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use super::iperf;
-use super::options::{Options, Test};
+use super::options::Options;
 use super::own::Control;
 use crate::failed::Failed;
 use crate::web;
@@ -57,12 +57,12 @@ pub(super) fn reach(o: &Options) -> Result<(FarEnd, SocketAddr), Failed> {
         return Ok((FarEnd::Iperf(address), address));
     }
     if o.to.contains("://") {
-        let site = web::look(&o.to, o.ca.as_deref(), o.test == Test::Rpm)?;
+        let site = web::look(&o.to, o.ca.as_deref(), o.test.is_rpm())?;
         let address = site.large.address;
         return Ok((FarEnd::Web(Box::new(site)), address));
     }
     let address = find(&o.to, crate::proto::PORT)?;
-    if o.test == Test::Rpm {
+    if o.test.is_rpm() {
         // Its HTTP side, without TLS unless a URL says so.
         let site = web::look(&format!("http://{address}/"), o.ca.as_deref(), true)?;
         return Ok((FarEnd::Web(Box::new(site)), address));

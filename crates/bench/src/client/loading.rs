@@ -109,7 +109,7 @@ impl Prepared {
                 Loading::Iperf(load, iperf)
             }
             Prepared::Web(site) => {
-                let every = if wanted.o.test == Test::Rpm {
+                let every = if wanted.o.test.is_rpm() {
                     DRAFT_INTERVAL
                 } else {
                     Duration::ZERO

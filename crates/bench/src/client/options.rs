@@ -80,6 +80,8 @@ impl Test {
 pub struct Options {
     /// URL or host.
     pub to: String,
+    /// An irtt server whose pings are judged, `irtt://HOST`.
+    pub pings: Option<String>,
     /// Which load.
     pub test: Test,
     /// Streams each way.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use evenkeel_bench::proto::{self, Answer, LONGEST_REQUEST, Request};
-use evenkeel_report::bench::{figures, flent};
+use evenkeel_report::bench::{crusader, figures, flent};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -13,5 +13,8 @@ fuzz_target!(|data: &[u8]| {
         if let Ok(b) = read {
             figures::figures(&b);
         }
+    }
+    for b in crusader::read(data).into_iter().flatten() {
+        figures::figures(&b);
     }
 });

@@ -10,6 +10,7 @@ pub mod line;
 pub mod proto;
 pub mod serve;
 pub mod trains;
+mod unsent;
 pub mod usage;
 
 mod web;

@@ -10,7 +10,7 @@ use evenkeel_bench::client::{self, Failed, Test};
 use evenkeel_bench::serve::Limits;
 use evenkeel_report::bench as report;
 use evenkeel_report::bench::figures::figures;
-use evenkeel_report::bench::form::{Bench, Verdict};
+use evenkeel_report::bench::form::{Bench, Verdict, Way};
 
 /// Payload of a full segment over its frame: 1448 of 1514 bytes.
 const PAYLOAD: f64 = 1448.0 / 1514.0;
@@ -199,6 +199,13 @@ fn servers_of_the_draft_and_urls() {
     // Buffers of 100 ms each way: some hundred round trips a minute.
     assert!(rpm.foreign.is_some() && rpm.loaded.is_some(), "{rpm:?}");
     assert!((100.0..20_000.0).contains(&rpm.rpm), "{rpm:?}");
+    // One direction alone.
+    let mut o = options("10.23.0.2:7000", Test::RpmUpload);
+    (o.seconds, o.streams) = (2, Some(2));
+    let b = run(o).unwrap();
+    assert_eq!(b.streams.len(), 2);
+    assert!(b.streams.iter().all(|s| s.way == Way::Up));
+    assert!(!b.rpm.unwrap().http_self.is_empty());
     // A URL like any other.
     let b = run(options("http://10.23.0.2:7000/large", Test::Download)).unwrap();
     assert_eq!(b.far_end, "web server");
@@ -303,7 +310,7 @@ fn interrupted() {
     let began = Instant::now();
     let status = bench.wait().unwrap();
     assert!(began.elapsed() < Duration::from_secs(20));
-    let b = report::read(&out).unwrap().unwrap();
+    let b = report::read(&out).unwrap().remove(0);
     assert!(b.interrupted);
     assert!(status.success() || !b.void().is_empty(), "{status}");
     assert!(figures(&b).down_mbit.unwrap() > 5.0);
@@ -402,7 +409,7 @@ fn flent_opens_what_is_written() {
         );
         assert!(picture.metadata().unwrap().len() > 5_000, "{plot}");
     }
-    let again = report::read(&file).unwrap().unwrap();
+    let again = report::read(&file).unwrap().remove(0);
     let (ours, theirs) = (figures(&b), figures(&again));
     assert!(
         (ours.down_mbit.unwrap() / theirs.down_mbit.unwrap() - 1.0).abs() < 0.05,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{alone, eventually, options, skipped, world};
 use evenkeel_bench::client::Test;
 use evenkeel_bench::serve::Limits;
-use evenkeel_report::bench::figures::{figures, within};
+use evenkeel_report::bench::figures::{figures, round_trips, within};
 use evenkeel_report::bench::form::Bench;
 use serde_json::Value;
 
@@ -118,6 +118,43 @@ fn pings_are_those_of_irtt() {
     let ours = figures(&b).loaded_ms.unwrap().avg;
     println!("bench {ours:.2} ms, irtt {theirs:.2} ms");
     assert!((ours / theirs - 1.0).abs() < APART, "{ours} {theirs}");
+}
+
+/// Pings of an irtt server, beside our own of the same run; and of the idle line alone.
+#[test]
+fn irtt_servers_are_pinged() {
+    let test = "irtt_servers_are_pinged";
+    let _alone = alone();
+    if !is_there(test, "irtt") {
+        return;
+    }
+    let Some(w) = world(test, 20, 8) else { return };
+    let _server = w.serve("", Limits::default(), false);
+    let _irtt = w.far.run(|| start("irtt server")).unwrap();
+    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
+    let mut o = options("10.23.0.2:7000", Test::RrulBe);
+    (o.seconds, o.pings) = (8, Some("irtt://10.23.0.2".into()));
+    let b = w.bench(&o).unwrap();
+    let names: Vec<_> = b.probes.iter().map(|p| p.kind.as_str()).take(2).collect();
+    assert_eq!(names, ["irtt", "UDP"]);
+    let loaded = |kind: usize| {
+        let all = within(Some(&b.probes[kind]), b.phases.load, b.phases.tail);
+        assert!(all.len() > 100, "{}", all.len());
+        assert!(all.iter().filter(|p| p.up.is_some()).count() > 50);
+        let all = round_trips(&all);
+        all.iter().sum::<f64>() / all.len() as f64
+    };
+    let (theirs, ours) = (loaded(0), loaded(1));
+    println!("pings of irtt {theirs:.2} ms, of ours {ours:.2} ms");
+    assert!((ours / theirs - 1.0).abs() < APART, "{ours} {theirs}");
+    let mut o = options("irtt://10.23.0.2:2112/", Test::Idle);
+    o.seconds = 1;
+    let b = w.bench(&o).unwrap();
+    assert_eq!((b.far_end.as_str(), b.streams.len()), ("irtt", 0));
+    assert!(figures(&b).idle_ms.unwrap().avg < 20.0);
+    o.test = Test::Download;
+    let loads = w.bench(&o).unwrap_err();
+    assert!(loads.to_string().contains("--pings"), "{loads}");
 }
 
 #[test]

@@ -259,13 +259,13 @@ fn measure(program: &Path, setup: &Setup, host: &Netns) -> Result<Bench, LabErro
         .run(|| sched::die_with_thread(&mut command).output())?
         .map_err(|e| failed("evenkeel-bench", &e))?;
     // A void run ends with 1 and has a file; what it says of itself is looked at.
-    match read(&file) {
-        Ok(Some(bench)) => Ok(bench),
-        _ => Err(failed(
+    let run = read(&file).ok().and_then(|runs| runs.into_iter().next());
+    run.ok_or_else(|| {
+        failed(
             "evenkeel-bench",
             &String::from_utf8_lossy(&out.stderr).trim(),
-        )),
-    }
+        )
+    })
 }
 
 fn judged(setup: &Setup, b: &Bench, ledger: &Ledger, report: &EmulatorReport) -> Compared {

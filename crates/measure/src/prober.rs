@@ -19,10 +19,11 @@ use std::time::Duration;
 
 use evenkeel_core::ping::arrivals::Arrivals;
 use evenkeel_sys::poll::{Interest, Poller, Timer, Waker};
+use evenkeel_sys::stamp::StampedSocket;
 use evenkeel_sys::{Error, clock, sched};
 
 use sample::wall_ahead;
-pub use sample::{Kind, Sample, Samples};
+pub use sample::{Form, Kind, Sample, Samples};
 use stream::Stream;
 
 /// How long the last probes may take to come back after the prober was told to stop.
@@ -64,6 +65,17 @@ impl Opened {
     /// packets.
     pub fn add(&mut self, target: SocketAddr, session: u32, kind: Kind) -> Result<(), Error> {
         self.0.push(Stream::open(target, session, kind)?);
+        Ok(())
+    }
+
+    /// Adds a kind of UDP in another form than ours, on a connected socket that has sent so many datagrams.
+    pub fn add_formed(
+        &mut self,
+        socket: (StampedSocket, u32),
+        kind: Kind,
+        form: Box<dyn Form>,
+    ) -> Result<(), Error> {
+        self.0.push(Stream::formed(socket, kind, form)?);
         Ok(())
     }
 
@@ -191,6 +203,7 @@ fn run(
     }
     // A stamp can come after its answer on another CPU.
     streams.iter_mut().try_for_each(Stream::notices)?;
+    streams.iter().for_each(Stream::farewell);
     Ok(Outcome {
         kinds: streams.iter().map(Stream::samples).collect(),
         clock_step: wall_ahead().abs_diff(ahead),

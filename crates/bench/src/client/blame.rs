@@ -103,7 +103,9 @@ impl Watch {
                     };
                     let kind = Kind::echo(INTERVAL);
                     let session = zero.as_nanos() as u32 ^ u32::from(is_near);
-                    if let Ok(p) = Prober::start(SocketAddr::new(hop, 0), session, &[kind], zero) {
+                    if let Ok(p) =
+                        Prober::start(SocketAddr::new(hop, 0), session, &[kind], (zero, None))
+                    {
                         theirs
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)

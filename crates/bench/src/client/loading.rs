@@ -72,6 +72,8 @@ impl Prepared {
                 "{}: --test household wants `evenkeel serve` at the far end",
                 o.to
             ))),
+            // It was asked for none.
+            FarEnd::Irtt => Ok(Prepared::Nothing),
             FarEnd::Iperf(address) => {
                 let (iperf, streams) = Iperf::open(*address, down, up, o.seconds)?;
                 Ok(Prepared::Iperf(Box::new(iperf), streams))
@@ -109,7 +111,7 @@ impl Prepared {
                 Loading::Iperf(load, iperf)
             }
             Prepared::Web(site) => {
-                let every = if wanted.o.test == Test::Rpm {
+                let every = if wanted.o.test.is_rpm() {
                     DRAFT_INTERVAL
                 } else {
                     Duration::ZERO

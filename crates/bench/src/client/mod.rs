@@ -12,6 +12,7 @@ pub mod device;
 mod far_end;
 mod household;
 pub mod iperf;
+pub mod irtt;
 pub mod load;
 mod loading;
 mod options;

@@ -27,8 +27,12 @@ pub enum Test {
     Idle,
     /// A call, a video in bursts, pages, and a backup: what homes do at once
     Household,
-    /// Responsiveness: HTTP/2 connections, one more each second
+    /// Responsiveness: HTTP/2 connections, one more each second, both ways at once
     Rpm,
+    /// The same, down only
+    RpmDownload,
+    /// The same, up only
+    RpmUpload,
 }
 
 impl Test {
@@ -43,7 +47,14 @@ impl Test {
             Test::Idle => "idle",
             Test::Household => "household",
             Test::Rpm => "rpm",
+            Test::RpmDownload => "rpm-download",
+            Test::RpmUpload => "rpm-upload",
         }
+    }
+
+    /// It is the responsiveness draft's load.
+    pub(crate) fn is_rpm(self) -> bool {
+        matches!(self, Test::Rpm | Test::RpmDownload | Test::RpmUpload)
     }
 
     /// Streams down and up, unless told otherwise.
@@ -52,12 +63,12 @@ impl Test {
             Test::Both => 8,
             // The video and the pages, and the backup.
             Test::Household => return (2, 1),
-            Test::Rpm => MOST_OF_THE_DRAFT,
+            _ if self.is_rpm() => MOST_OF_THE_DRAFT,
             _ => 4,
         });
         match self {
-            Test::Download => (n, 0),
-            Test::Upload => (0, n),
+            Test::Download | Test::RpmDownload => (n, 0),
+            Test::Upload | Test::RpmUpload => (0, n),
             Test::Idle => (0, 0),
             _ => (n, n),
         }
@@ -69,6 +80,8 @@ impl Test {
 pub struct Options {
     /// URL or host.
     pub to: String,
+    /// An irtt server whose pings are judged, `irtt://HOST`.
+    pub pings: Option<String>,
     /// Which load.
     pub test: Test,
     /// Streams each way.

@@ -11,6 +11,8 @@ use evenkeel_measure::prober::{self, Opened, Sample};
 use evenkeel_report::bench::form::{Probe, Probes};
 use evenkeel_sys::Error;
 
+use super::irtt;
+
 /// A kind of probe.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
@@ -77,8 +79,8 @@ impl Latest {
 #[derive(Debug)]
 pub struct Prober {
     probes: prober::Prober,
-    /// Those that are probed.
-    kinds: Vec<Kind>,
+    /// What results call those that are probed: kind and mark.
+    names: Vec<(&'static str, &'static str)>,
     /// The run's beginning, wall clock.
     zero: Duration,
     /// What the judged kind sees now.
@@ -96,15 +98,25 @@ pub struct Outcome {
 
 impl Prober {
     /// Probes `target`, in the calling thread's network namespace. `zero` is the wall clock at the
-    /// run's beginning; `session` stands in the packets.
+    /// run's beginning; `session` stands in the packets. Pings of an irtt server are the judged ones.
     pub fn start(
         target: SocketAddr,
         session: u32,
         kinds: &[Kind],
-        zero: Duration,
+        (zero, irtt): (Duration, Option<irtt::Session>),
     ) -> Result<Self, Error> {
         let mut opened = Opened::none();
-        let mut probed = Vec::new();
+        let mut names = Vec::new();
+        if let Some(i) = irtt {
+            let asked = prober::Kind {
+                icmp: false,
+                tos: 0,
+                interval: i.interval,
+                bytes: 0,
+            };
+            opened.add_formed((i.socket, i.sent), asked, Box::new(i.form))?;
+            names.push(("irtt", "BE"));
+        }
         for kind in kinds {
             let asked = prober::Kind {
                 icmp: kind.icmp,
@@ -113,9 +125,9 @@ impl Prober {
                 bytes: kind.bytes,
             };
             match opened.add(target, session, asked) {
-                Ok(()) => probed.push(*kind),
+                Ok(()) => names.push((if kind.icmp { "ICMP" } else { "UDP" }, kind.mark)),
                 // Not everybody may send echo requests.
-                Err(e) if kind.icmp && !probed.is_empty() && e.is_permission() => {}
+                Err(e) if kind.icmp && !names.is_empty() && e.is_permission() => {}
                 Err(e) => return Err(e),
             }
         }
@@ -128,7 +140,7 @@ impl Prober {
         };
         Ok(Prober {
             probes: opened.start(None, Some(Box::new(heard)))?,
-            kinds: probed,
+            names,
             zero,
             latest,
         })
@@ -137,11 +149,10 @@ impl Prober {
     /// Sends no more, waits for what is under way and returns everything.
     pub fn finish(self) -> Result<Outcome, Error> {
         let seen = self.probes.finish()?;
-        let kinds = self.kinds.iter().zip(seen.kinds);
-        let probes = kinds.map(|(kind, samples)| {
-            let name = if kind.icmp { "ICMP" } else { "UDP" };
+        let kinds = self.names.iter().zip(seen.kinds);
+        let probes = kinds.map(|((name, mark), samples)| {
             let probes = samples.probes.iter().map(|s| on_axis(s, self.zero));
-            Probes::new(name, kind.mark, probes.collect())
+            Probes::new(name, mark, probes.collect())
         });
         Ok(Outcome {
             probes: probes.collect(),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::far_end::FarEnd;
+use super::irtt;
 use super::options::Test;
 use super::pace::OTHERS;
 use super::prober::{Kind, Prober};
@@ -24,7 +25,7 @@ impl Probing {
     pub(super) fn start(
         far: &FarEnd,
         address: SocketAddr,
-        (test, interval): (Test, Duration),
+        (test, interval, irtt): (Test, Duration, Option<irtt::Session>),
         (zero, wall): (Duration, Duration),
     ) -> Result<Self, Failed> {
         let kind = |tos, mark, interval| Kind {
@@ -48,11 +49,11 @@ impl Probing {
                 .chain((test == Test::Household).then_some(Kind::CALL))
                 .collect(),
             ),
-            FarEnd::Iperf(_) | FarEnd::Web(_) => {
+            FarEnd::Iperf(_) | FarEnd::Web(_) | FarEnd::Irtt => {
                 (wall.as_nanos() as u32, vec![Kind::echo(interval)])
             }
         };
-        let prober = match Prober::start(address, session, &kinds, wall) {
+        let prober = match Prober::start(address, session, &kinds, (wall, irtt)) {
             Ok(p) => Some(p),
             // Without echo requests connections are probed by themselves.
             Err(e) if e.is_permission() && !matches!(far, FarEnd::Own(_)) => None,
@@ -60,7 +61,7 @@ impl Probing {
         };
         let web = match far {
             FarEnd::Web(site) => Some(WebProbes::start((**site).clone(), zero)?),
-            FarEnd::Own(_) | FarEnd::Iperf(_) => None,
+            FarEnd::Own(_) | FarEnd::Iperf(_) | FarEnd::Irtt => None,
         };
         Ok(Probing { prober, web })
     }

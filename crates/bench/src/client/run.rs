@@ -14,7 +14,7 @@ use evenkeel_sys::clock;
 use super::afterwards::{fall_back, finished, half_rtt};
 use super::checks::{self, Facts};
 use super::device::{self, Device};
-use super::far_end::{FarEnd, limits, reach};
+use super::far_end::{FarEnd, limits, pings, reach};
 use super::load::Live;
 use super::loading::{Loading, Moved, Prepared, Wanted};
 use super::options::{Now, Options};
@@ -125,11 +125,12 @@ impl Run<'_> {
     }
 
     fn measure(&mut self, far: FarEnd, interval: Duration) -> Result<Bench, Failed> {
+        let irtt = pings(self.o, interval)?;
         let blame = blame::Watch::start(self.address, self.wall);
         let probing = Probing::start(
             &far,
             self.address,
-            (self.o.test, interval),
+            (self.o.test, interval, irtt),
             (self.zero, self.wall),
         )?;
         self.count();
@@ -170,12 +171,15 @@ impl Run<'_> {
         let Probing { prober, web } = probing;
         let mut outcome = prober.map(Prober::finish).transpose()?.unwrap_or_default();
         let (mut probes, rpm) = web.map(WebProbes::finish).unwrap_or_default();
-        // Requests and handshakes first: those a user waits for. Ours have UDP.
+        // Requests and handshakes first: those a user waits for. Ours have UDP, and irtt's were asked for.
+        if outcome.probes.first().is_some_and(|p| p.kind == "irtt") {
+            probes.splice(0..0, outcome.probes.drain(..));
+        }
         probes.append(&mut outcome.probes);
         let report = match &mut far {
             // If it has gone, what was acknowledged stands in, and a check says so.
             FarEnd::Own(control) => control.report().ok(),
-            FarEnd::Iperf(_) | FarEnd::Web(_) => None,
+            FarEnd::Iperf(_) | FarEnd::Web(_) | FarEnd::Irtt => None,
         };
         let mut pages = Vec::new();
         let streams = match moved {

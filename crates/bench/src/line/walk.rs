@@ -149,6 +149,7 @@ fn take(
     shaped.set(w.rates.map(|r| r.permille(10 * percent)), framing)?;
     let options = Options {
         to: w.server.to_owned(),
+        pings: None,
         test: Test::RrulBe,
         streams: None,
         seconds: LOAD_S,

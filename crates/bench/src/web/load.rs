@@ -16,9 +16,7 @@ use hyper::body::Bytes;
 use super::{Connection, Outgoing, Site, connect, refused};
 use crate::client::load::{Live, count};
 use crate::failed::Failed;
-
-/// How often the kernel is asked for round trips and acknowledged bytes.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::unsent::{LOOK, Unsent};
 
 /// A load under way.
 #[derive(Debug)]
@@ -227,7 +225,9 @@ impl Worker {
             let mut c = connect(target, &self.site.trust, true).await?;
             self.opened(&c);
             let socket = c.socket.try_clone();
-            let body = Outgoing::Endless(self.chunk.clone());
+            let mut unsent = c.socket.try_clone().ok().map(Unsent::bound);
+            let piece = unsent.as_ref().map(Unsent::piece).unwrap_or_default();
+            let body = Outgoing::Endless(self.chunk.clone(), piece);
             let mut sending = std::pin::pin!(c.request(Method::POST, &target.uri, body));
             let mut acked = socket
                 .as_ref()
@@ -244,6 +244,7 @@ impl Worker {
                         let Some(info) = socket.as_ref().ok().and_then(tcp::info) else { break };
                         let n = info.acked.saturating_sub(acked);
                         acked = acked.max(info.acked);
+                        unsent.iter_mut().for_each(Unsent::look);
                         let now = self.now();
                         let mut s = counted.lock().unwrap_or_else(PoisonError::into_inner);
                         count(&mut s.bytes, now - LOOK.as_secs_f64() / 2.0, n);

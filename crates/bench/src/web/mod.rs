@@ -26,9 +26,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion, RootCertStore,
+};
 
 use crate::failed::Failed;
+use crate::unsent::Piece;
 
 pub(crate) use load::{Growth, WebLoad};
 pub(crate) use probes::WebProbes;
@@ -37,8 +40,6 @@ pub(crate) use probes::WebProbes;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Windows of HTTP/2: a round trip of 100 ms at 1.3 Gbit/s.
 const WINDOW: u32 = 16 << 20;
-/// What may wait unsent in a socket, so that requests do not wait behind it.
-const UNSENT: u32 = 128 * 1024;
 /// The longest text that is read (`/.well-known/nq`), bytes.
 const LONGEST_TEXT: usize = 64 * 1024;
 /// So many redirections are followed.
@@ -119,9 +120,11 @@ pub(crate) struct Connection {
     sender: Sender,
     /// The socket again, for what the kernel knows of it.
     pub(crate) socket: std::net::TcpStream,
-    /// The handshake of TCP, as the kernel measured it, ms.
+    /// The round trip of TCP's handshake, as the kernel measured it, ms.
     pub(crate) tcp_ms: f64,
-    /// That of TLS.
+    /// How long that handshake took, with what had to be sent again, ms.
+    pub(crate) connected_ms: f64,
+    /// The handshake of TLS, by its round trips, ms.
     pub(crate) tls_ms: Option<f64>,
 }
 
@@ -144,13 +147,14 @@ pub(crate) async fn connect(
             PATIENCE.as_secs()
         ))
     };
+    let began = Instant::now();
     let stream = tokio::time::timeout(PATIENCE, tokio::net::TcpStream::connect(to))
         .await
         .map_err(|_| slow("connect to"))?
         .map_err(|e| Failed::Work(format!("connect to TCP {to}: {e}")))?;
+    let connected_ms = began.elapsed().as_secs_f64() * 1000.0;
     let failed = |e: std::io::Error| Failed::Work(format!("connect to TCP {to}: {e}"));
     let _ = stream.set_nodelay(true);
-    let _ = tcp::bound_unsent(&stream, UNSENT);
     let std = stream.into_std().map_err(failed)?;
     let socket = std.try_clone().map_err(failed)?;
     let tcp_ms = tcp::info(&socket).map_or(0.0, |i| i.rtt.as_secs_f64() * 1000.0);
@@ -161,6 +165,7 @@ pub(crate) async fn connect(
             sender,
             socket,
             tcp_ms,
+            connected_ms,
             tls_ms: None,
         });
     }
@@ -168,19 +173,34 @@ pub(crate) async fn connect(
         .map_err(|e| Failed::Usage(format!("{}: {e}", target.host)))?;
     let began = Instant::now();
     let connector = TlsConnector::from(Arc::clone(&trust.0));
-    let stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
+    let mut stream = tokio::time::timeout(PATIENCE, connector.connect(name, stream))
         .await
         .map_err(|_| slow("speak TLS with"))?
         .map_err(|e| Failed::Work(format!("speak TLS with {}: {e}", target.host)))?;
-    let tls_ms = Some(began.elapsed().as_secs_f64() * 1000.0);
+    let took = began.elapsed().as_secs_f64() * 1000.0;
+    let tls_ms = Some(took / round_trips(stream.get_ref().1));
+    stream
+        .get_mut()
+        .1
+        .set_buffer_limit(Some(crate::unsent::TLS));
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let sender = handshake(stream, h2, to).await?;
     Ok(Connection {
         sender,
         socket,
         tcp_ms,
+        connected_ms,
         tls_ms,
     })
+}
+
+/// How often a handshake of TLS went there and back (RFC 8446, 2.1 and 2.2; RFC 5246, 7.3).
+fn round_trips(c: &ClientConnection) -> f64 {
+    match (c.protocol_version(), c.handshake_kind()) {
+        (_, Some(HandshakeKind::FullWithHelloRetryRequest)) => 2.0,
+        (Some(ProtocolVersion::TLSv1_3), _) | (_, Some(HandshakeKind::Resumed)) => 1.0,
+        _ => 2.0,
+    }
 }
 
 async fn handshake(
@@ -219,6 +239,7 @@ impl Connection {
             sender: Sender::Two(sender.clone()),
             socket: self.socket.try_clone().ok()?,
             tcp_ms: self.tcp_ms,
+            connected_ms: self.connected_ms,
             tls_ms: self.tls_ms,
         })
     }
@@ -287,8 +308,8 @@ pub(crate) fn refused(uri: &Uri, status: StatusCode) -> Result<(), Failed> {
 pub(crate) enum Outgoing {
     /// Nothing.
     Nothing,
-    /// The same bytes again and again, until the connection is closed.
-    Endless(Bytes),
+    /// The same bytes again and again, until the connection is closed, in such pieces.
+    Endless(Bytes, Piece),
 }
 
 impl Body for Outgoing {
@@ -301,7 +322,7 @@ impl Body for Outgoing {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Poll::Ready(match &*self {
             Outgoing::Nothing => None,
-            Outgoing::Endless(chunk) => Some(Ok(Frame::data(chunk.clone()))),
+            Outgoing::Endless(chunk, piece) => Some(Ok(Frame::data(piece.of(chunk, u64::MAX)))),
         })
     }
 
@@ -312,7 +333,7 @@ impl Body for Outgoing {
     fn size_hint(&self) -> SizeHint {
         match self {
             Outgoing::Nothing => SizeHint::with_exact(0),
-            Outgoing::Endless(_) => SizeHint::default(),
+            Outgoing::Endless(..) => SizeHint::default(),
         }
     }
 }

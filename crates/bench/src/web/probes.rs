@@ -159,14 +159,14 @@ impl One {
             let mut c = connect(target, &self.site.trust, true).await.ok()?;
             tcp::reset_on_close(&c.socket);
             let http = c.fetch(&target.uri).await.ok()?;
-            Some((c.tcp_ms, c.tls_ms, http))
+            Some(((c.tcp_ms, c.connected_ms), c.tls_ms, http))
         };
         match tokio::time::timeout(LOST, timed).await {
-            Ok(Some((tcp, tls, http))) => {
+            Ok(Some(((tcp, connected), tls, http))) => {
                 let probe = self.heard(t, tcp);
                 self.put(|s| {
                     s.tcp.push(probe);
-                    s.rpm.tcp_foreign.push((t, tcp));
+                    s.rpm.tcp_foreign.push((t, connected));
                     s.rpm.tls_foreign.extend(tls.map(|v| (t, v)));
                     s.rpm.http_foreign.push((t, http));
                     s.http.push(Probe::new(t, Some(http)));

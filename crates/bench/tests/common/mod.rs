@@ -152,6 +152,7 @@ pub(crate) fn eventually(mut so: impl FnMut() -> bool) -> bool {
 pub(crate) fn options(to: &str, test: Test) -> Options {
     Options {
         to: to.into(),
+        pings: None,
         test,
         streams: None,
         seconds: 4,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use evenkeel_sys::clock;
 
+use crate::packet::Probe;
+
 /// A kind of probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -45,6 +47,16 @@ pub struct Samples {
     pub not_sent: u64,
     /// Probes whose send stamp never came; user space's time of sending stands in.
     pub unstamped: u64,
+}
+
+/// How questions and answers look on the wire, where they are not our own.
+pub trait Form: Send {
+    /// The question with a number, from 0 on.
+    fn question(&self, seq: u32) -> Vec<u8>;
+    /// An answer; `None` if the bytes are something else. Its session is not looked at.
+    fn answer(&self, bytes: &[u8]) -> Option<Probe>;
+    /// What is sent when all is over.
+    fn farewell(&self) -> Option<Vec<u8>>;
 }
 
 /// How far the wall clock is ahead of the steady one.

@@ -12,7 +12,7 @@ use evenkeel_sys::stamp::{Notice, Stage, StampedSocket};
 use evenkeel_sys::{Error, clock};
 use nix::errno::Errno;
 
-use super::sample::{Kind, Sample, Samples, wall_ahead};
+use super::sample::{Form, Kind, Sample, Samples, wall_ahead};
 use crate::packet::{LEN, Probe, round_trip};
 
 /// The first probes switch the kernel's stamping on and are not counted.
@@ -67,6 +67,8 @@ pub(super) struct Stream {
     port: u16,
     v6: bool,
     session: u32,
+    /// Another than ours.
+    form: Option<Box<dyn Form>>,
     flights: Vec<Flight>,
     /// The probe for each `OPT_ID` that the kernel has given out.
     ids: Vec<u32>,
@@ -94,14 +96,33 @@ impl Stream {
         };
         socket.set_options(target.ip(), &options)?;
         socket.connect(target)?;
+        Stream::on(socket, target.is_ipv6(), session, kind)
+    }
+
+    /// On a connected UDP socket that has sent so many datagrams, in another form than ours.
+    pub(super) fn formed(
+        (socket, sent): (StampedSocket, u32),
+        kind: Kind,
+        form: Box<dyn Form>,
+    ) -> Result<Self, Error> {
+        Ok(Stream {
+            form: Some(form),
+            // Their stamps are of no probe.
+            ids: vec![u32::MAX; sent as usize],
+            ..Stream::on(socket, false, 0, kind)?
+        })
+    }
+
+    fn on(socket: StampedSocket, v6: bool, session: u32, kind: Kind) -> Result<Self, Error> {
         Ok(Stream {
             port: socket.local_port()?,
             socket,
             kind,
             due: Duration::ZERO,
             open: 0,
-            v6: target.is_ipv6(),
+            v6,
             session,
+            form: None,
             flights: Vec::new(),
             ids: Vec::new(),
             highest: 0,
@@ -132,7 +153,9 @@ impl Stream {
         });
         self.open += 1;
         let once = |s: &Self| {
-            if s.kind.icmp {
+            if let Some(form) = &s.form {
+                s.socket.send(&form.question(seq))
+            } else if s.kind.icmp {
                 s.socket.send(&with_padding(&probe.emit_echo(s.v6), 0))
             } else {
                 s.socket.send(&with_padding(&probe.emit(), s.kind.bytes))
@@ -185,12 +208,13 @@ impl Stream {
         while let Some(r) = self.socket.receive(&mut buffer)? {
             let at = r.at.unwrap_or_else(clock::realtime);
             let data = &buffer[..r.len];
-            let probe = if self.kind.icmp {
-                Probe::parse_echo(data, self.v6)
-            } else {
-                Probe::parse(data)
+            let probe = match &self.form {
+                Some(form) => form.answer(data),
+                None if self.kind.icmp => Probe::parse_echo(data, self.v6),
+                None => Probe::parse(data),
             };
-            let Some(p) = probe.filter(|p| p.session == self.session) else {
+            let ours = |p: &Probe| self.form.is_some() || p.session == self.session;
+            let Some(p) = probe.filter(ours) else {
                 continue;
             };
             let Some(f) = self.flights.get_mut(p.seq as usize) else {
@@ -218,6 +242,14 @@ impl Stream {
             f.sample().rtt.into_iter().for_each(&mut heard);
         }
         Ok(())
+    }
+
+    /// Says that all is over, if its form has a word for that.
+    pub(super) fn farewell(&self) {
+        if let Some(word) = self.form.as_ref().and_then(|f| f.farewell()) {
+            // Who does not hear it forgets us by himself.
+            let _ = self.socket.send(&word);
+        }
     }
 
     pub(super) fn samples(&self) -> Samples {

@@ -90,6 +90,20 @@ pub struct Rpm {
     pub loaded: Option<f64>,
     /// The load was stable.
     pub stable: bool,
+    /// How sure it is.
+    pub confidence: Confidence,
+}
+
+/// The draft's confidence in a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// The load was shorter than the four intervals that count.
+    Low,
+    /// It was as long, and goodput or responsiveness not stable.
+    Medium,
+    /// Both were stable.
+    High,
 }
 
 /// Quality of outcome for one use.
@@ -129,7 +143,7 @@ pub fn figures(b: &Bench) -> Figures {
         grades: increase
             .zip(loaded_ms)
             .map(|(i, l)| grades(i.avg, l.median)),
-        rpm: b.rpm.as_ref().and_then(rpm),
+        rpm: b.rpm.as_ref().and_then(|s| rpm(s, p.load)),
         pages_ms: pages(b),
         call: call(b),
         // A household has not what the line can carry as its goodput.
@@ -307,12 +321,42 @@ pub fn trimmed_mean(values: &[f64]) -> Option<f64> {
     (kept > 0).then(|| sorted[..kept].iter().sum::<f64>() / kept as f64)
 }
 
-/// RPM of the probes since `from`: foreign and loaded apart, and their mean. Without TLS foreign
-/// probes are of two parts instead of three, as the draft says.
-pub fn rpm(s: &RpmSamples) -> Option<Rpm> {
+/// The draft's `MAD`: so many intervals of 1 s count.
+const MAD: u32 = 4;
+/// Its `SDT`: what varies by less is stable.
+const SDT: f64 = 0.05;
+
+/// RPM of the probes since `from`, and how sure it is. The load began at `load`, s.
+fn rpm(s: &RpmSamples, load: f64) -> Option<Rpm> {
+    let end = s.from + f64::from(MAD);
+    let (rpm, foreign, loaded) = responsiveness(s, s.from, end)?;
+    let before: Vec<f64> = (0..MAD)
+        .map(|i| s.from - f64::from(i))
+        .filter(|from| *from >= load)
+        .filter_map(|from| Some(responsiveness(s, from, from + f64::from(MAD))?.0))
+        .collect();
+    let steady = before.len() == MAD as usize
+        && Summary::of(&before).is_some_and(|all| all.stddev < SDT * rpm);
+    let latest = s.http_foreign.iter().map(|v| v.0).fold(0.0, f64::max);
+    Some(Rpm {
+        rpm,
+        foreign,
+        loaded,
+        stable: s.stable,
+        confidence: match (s.stable && steady, latest - load) {
+            (true, _) => Confidence::High,
+            (false, length) if length >= f64::from(MAD - 1) => Confidence::Medium,
+            _ => Confidence::Low,
+        },
+    })
+}
+
+/// RPM of the probes that were sent in `from..to`: the mean of foreign and loaded, and these apart.
+/// Without TLS foreign probes are of two parts instead of three, as the draft says.
+fn responsiveness(s: &RpmSamples, from: f64, to: f64) -> Option<(f64, Option<f64>, Option<f64>)> {
     let trimmed = |of: &[(f64, f64)]| {
-        let since = of.iter().filter(|v| v.0 >= s.from).map(|v| v.1);
-        trimmed_mean(&since.collect::<Vec<_>>())
+        let inside = of.iter().filter(|v| (from..to).contains(&v.0));
+        trimmed_mean(&inside.map(|v| v.1).collect::<Vec<_>>())
     };
     let foreign = trimmed(&s.tcp_foreign)
         .zip(trimmed(&s.http_foreign))
@@ -325,12 +369,7 @@ pub fn rpm(s: &RpmSamples) -> Option<Rpm> {
         (Some(f), Some(l)) => f64::midpoint(f, l),
         (one, other) => one.or(other)?,
     };
-    Some(Rpm {
-        rpm,
-        foreign,
-        loaded,
-        stable: s.stable,
-    })
+    Some((rpm, foreign, loaded))
 }
 
 /// What a use needs: for each percentile the delay at which it is perfect and at which it is
@@ -560,16 +599,40 @@ mod tests {
             http_self: at(100.0),
             ..RpmSamples::default()
         };
-        let r = rpm(&s).unwrap();
+        let r = rpm(&s, 0.0).unwrap();
         assert_eq!(
             (r.foreign, r.loaded, r.rpm),
             (Some(2000.0), Some(600.0), 1300.0)
         );
         s.tls_foreign.clear();
-        assert_eq!(rpm(&s).unwrap().foreign, Some(2400.0));
+        assert_eq!(rpm(&s, 0.0).unwrap().foreign, Some(2400.0));
         s.http_self.clear();
-        assert_eq!(rpm(&s).map(|r| r.rpm), Some(2400.0));
-        assert_eq!(rpm(&RpmSamples::default()), None);
+        assert_eq!(rpm(&s, 0.0).map(|r| r.rpm), Some(2400.0));
+        assert_eq!(rpm(&RpmSamples::default(), 0.0), None);
+    }
+
+    #[test]
+    fn confidence_is_the_drafts() {
+        let series = |last: f64| -> Vec<(f64, f64)> {
+            let at = |i: i32| f64::from(i) / 10.0;
+            (0..200)
+                .map(|i| (at(i), if i < 185 { 50.0 } else { last }))
+                .collect()
+        };
+        let samples = |last, stable| RpmSamples {
+            from: 16.0,
+            stable,
+            tcp_foreign: series(last),
+            http_foreign: series(last),
+            http_self: series(last),
+            ..RpmSamples::default()
+        };
+        let of = |s: &RpmSamples, load| rpm(s, load).unwrap().confidence;
+        assert_eq!(of(&samples(50.0, true), 5.0), Confidence::High);
+        assert_eq!(of(&samples(50.0, false), 5.0), Confidence::Medium);
+        assert_eq!(of(&samples(500.0, true), 5.0), Confidence::Medium);
+        assert_eq!(of(&samples(50.0, true), 15.0), Confidence::Medium);
+        assert_eq!(of(&samples(50.0, true), 17.5), Confidence::Low);
     }
 
     #[test]

@@ -26,11 +26,12 @@ pub struct Bench {
     pub bench_version: u32,
     /// What the user calls it (`without evenkeel`).
     pub label: String,
-    /// `rrul`, `rrul-be`, `download`, `upload`, `both`, `idle`, `rpm`, `household`.
+    /// `rrul`, `rrul-be`, `download`, `upload`, `both`, `idle`, `rpm`, `rpm-download`, `rpm-upload`, `household`.
     pub test: String,
     /// The far end as it was given.
     pub to: String,
-    /// What the far end is: `evenkeel serve`, `responsiveness server`, `iperf3`, `web server`.
+    /// What the far end is: `evenkeel serve`, `responsiveness server`, `iperf3`, `irtt`, `web server`; or
+    /// whose file it was: `flent`, `Crusader`.
     pub far_end: String,
     /// Its address.
     pub address: String,
@@ -118,7 +119,7 @@ pub const BIN_S: f64 = 0.1;
 /// All probes of one kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Probes {
-    /// `UDP`, `ICMP`, `HTTP`, `TCP`.
+    /// `UDP`, `ICMP`, `HTTP`, `TCP`, `irtt`.
     pub kind: String,
     /// `BE` (unmarked), `EF`, `BK` (CS1); `CALL`: those of a call.
     pub mark: String,

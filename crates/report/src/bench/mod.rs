@@ -1,9 +1,10 @@
 //! Results of `evenkeel bench`: their form, their figures, and what is made of them.
 //!
 //! Principles: everything comes from the raw series of the files; one run is explained, several are
-//! compared, the first with each other; files of others (flent) are read into the same form.
+//! compared, the first with each other; files of others (flent, Crusader) are read into the same form.
 //! Non-goals: measuring (crate `evenkeel-bench`).
 
+pub mod crusader;
 mod draw;
 pub mod figures;
 pub mod flent;
@@ -43,8 +44,9 @@ struct Known {
     bench_version: u32,
 }
 
-/// A bench result, if `path` is one, or a flent file; `None` if it is something else that can be read.
-pub fn read(path: &Path) -> Result<Option<Bench>, Error> {
+/// The runs of a bench result, a flent file or one of Crusader, which may have several; none if `path` is
+/// something else that can be read.
+pub fn read(path: &Path) -> Result<Vec<Bench>, Error> {
     let bytes = fs::read(path).map_err(|source| Error::Io {
         what: "read",
         path: path.to_owned(),
@@ -55,17 +57,26 @@ pub fn read(path: &Path) -> Result<Option<Bench>, Error> {
         why,
     };
     if flent::is_gzip(&bytes) {
-        return flent::read(&bytes).map(Some).map_err(refuse);
+        return flent::read(&bytes).map(|b| vec![b]).map_err(refuse);
+    }
+    if crusader::is(&bytes) {
+        let mut runs = crusader::read(&bytes).map_err(refuse)?;
+        // A file of Crusader has no name of its own.
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        for b in &mut runs {
+            b.label = format!("{stem}, {}", b.test);
+        }
+        return Ok(runs);
     }
     match serde_json::from_slice::<Known>(&bytes) {
-        Err(_) => Ok(None),
+        Err(_) => Ok(Vec::new()),
         Ok(k) if k.bench_version > form::VERSION => Err(refuse(format!(
             "it has version {}, this evenkeel knows up to {}: update evenkeel",
             k.bench_version,
             form::VERSION
         ))),
         Ok(_) => serde_json::from_slice(&bytes)
-            .map(Some)
+            .map(|b| vec![b])
             .map_err(|e| refuse(format!("not a bench result: {e}"))),
     }
 }
@@ -86,6 +97,15 @@ struct Summary<'a> {
     checks: &'a [form::Check],
 }
 
+/// When a run began; empty where its file does not say it (Crusader's).
+fn began(b: &Bench) -> String {
+    if b.began > 0.0 {
+        flent::time(b.began)
+    } else {
+        String::new()
+    }
+}
+
 /// The figures of runs as JSON: an array, with the differences of a comparison behind it.
 pub fn json(runs: &[(String, Bench)]) -> String {
     let all: Vec<_> = runs
@@ -97,7 +117,7 @@ pub fn json(runs: &[(String, Bench)]) -> String {
             to: &b.to,
             far_end: &b.far_end,
             shaper: &b.shaper,
-            began: flent::time(b.began),
+            began: began(b),
             interrupted: b.interrupted,
             void: b.void(),
             figures: figures::figures(b),

@@ -193,8 +193,13 @@ fn origin(runs: &[(String, Bench)]) -> Markup {
         }
         @for (name, b) in runs {
             p.notes {
-                (name) ": " (plain(&b.test)) " to " (plain(&b.to)) " (" (plain(&b.far_end)) ", " (plain(&b.address)) ") from "
-                (plain(&b.host)) ", " (time(b.began)) ", load " (format!("{:.0}", b.phases.tail - b.phases.load)) " s"
+                (name) ": " (plain(&b.test)) " to " (plain(&b.to)) " (" (plain(&b.far_end))
+                @if !b.address.is_empty() { ", " (plain(&b.address)) }
+                ")"
+                // Files of others do not say where and when.
+                @if !b.host.is_empty() { " from " (plain(&b.host)) }
+                @if b.began > 0.0 { ", " (time(b.began)) }
+                ", load " (format!("{:.0}", b.phases.tail - b.phases.load)) " s"
                 @if !b.shaper.is_empty() { ", shaped by " (plain(&b.shaper)) }
                 @if !b.kernel.is_empty() { ", Linux " (plain(&b.kernel)) }
                 @if !b.program.is_empty() { ", " (plain(&b.program)) }

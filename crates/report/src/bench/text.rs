@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::draw::groups;
-use super::figures::{Difference, Figures, figures, paired};
+use super::figures::{Confidence, Difference, Figures, figures, paired};
 use super::form::{Bench, Verdict};
 use crate::words::{ms, plain, times};
 
@@ -200,13 +200,13 @@ pub(crate) fn measures(f: &Figures) -> Vec<(String, String, &'static str)> {
     }
     if let Some(r) = f.rpm {
         let part = |v: Option<f64>| v.map_or("–".into(), |v| format!("{v:.0}"));
-        let stable = if r.stable {
-            "stable"
-        } else {
-            "not stable: a longer run says more"
+        let confidence = match r.confidence {
+            Confidence::High => "high confidence",
+            Confidence::Medium => "medium confidence: not stable, a longer run says more",
+            Confidence::Low => "low confidence: a longer run says more",
         };
         let value = format!(
-            "{:.0} RPM (foreign {}, self {}; {stable})",
+            "{:.0} RPM (foreign {}, self {}; {confidence})",
             r.rpm,
             part(r.foreign),
             part(r.loaded)

@@ -18,11 +18,15 @@ use crate::token::Token;
 /// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Far end: a host on which `evenkeel serve` runs, iperf3://HOST, or any http(s):// URL to download; the
+    /// Far end: a host on which `evenkeel serve` runs, iperf3://HOST, irtt://HOST
+    /// with --test idle, or any http(s):// URL to download; the
     /// root of a server of draft-ietf-ippm-responsiveness is known as such; auto: the first of --far-ends, once
     /// you agree
     #[arg(long, value_name = "URL|HOST")]
     to: String,
+    /// Judge the pings of this irtt server, while --to carries the load: irtt://HOST
+    #[arg(long, value_name = "URL")]
+    pings: Option<String>,
     /// The list for --to auto, one far end to a line
     #[arg(long, value_name = "FILE", default_value = "/etc/evenkeel-far-ends")]
     far_ends: PathBuf,
@@ -94,6 +98,7 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
     };
     let options = Options {
         to,
+        pings: args.pings.clone(),
         test,
         streams: args.streams.map(usize::from),
         seconds: load,

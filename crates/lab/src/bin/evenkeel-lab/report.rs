@@ -1,7 +1,7 @@
 //! `report`: tables and pictures of what was measured before, without measuring.
 //!
 //! Principle: everything comes from the files: one result of the lab, or any number of ping logs or
-//! of bench results (flent's files are read as such), to be compared. Non-goal: several of the lab's
+//! of bench results (flent's and Crusader's files are read as such), to be compared. Non-goal: several of the lab's
 //! results at once.
 
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use evenkeel_terminal::{Failure, print};
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// What lab run has written (result.json), or what bench has (.json), flent's files (.flent.gz), or
-    /// logs of ping, which are compared
+    /// What lab run has written (result.json), or what bench has (.json), flent's files (.flent.gz), Crusader's
+    /// (.crr), or logs of ping, which are compared
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Directory for the report and its pictures; of ping logs also a file (.html, .png, .json), of bench
@@ -75,15 +75,16 @@ pub(crate) fn report(args: &Report) -> Result<(), Failure> {
 fn benches(files: &[PathBuf]) -> Result<Vec<Bench>, Failure> {
     let mut found = Vec::new();
     for file in files {
-        match bench::read(file).map_err(Failure::work)? {
-            Some(b) => found.push(b),
-            None if found.is_empty() => return Ok(found),
-            None => {
-                return Err(Failure::usage(format_args!(
-                    "{} is no bench result: it cannot be compared with one",
-                    file.display()
-                )));
-            }
+        let runs = bench::read(file).map_err(Failure::work)?;
+        if !runs.is_empty() {
+            found.extend(runs);
+        } else if found.is_empty() {
+            return Ok(found);
+        } else {
+            return Err(Failure::usage(format_args!(
+                "{} is no bench result: it cannot be compared with one",
+                file.display()
+            )));
         }
     }
     Ok(found)

@@ -547,9 +547,11 @@ fn local(row: &Row) -> String {
     let (Some(host), Ok(at)) = (&row.host, row.local.parse::<SocketAddr>()) else {
         return row.host.as_ref().unwrap_or(&row.local).clone();
     };
-    match host.contains(':') {
-        true => format!("[{host}]:{}", at.port()),
-        false => format!("{host}:{}", at.port()),
+    let port = at.port();
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

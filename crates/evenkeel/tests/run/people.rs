@@ -180,6 +180,10 @@ fn programs_names_devices_and_times() {
                 .unwrap();
             let send = || drop(another.send_to(&long, "192.0.2.2:9001"));
             goes_to(dir, "a device whose address is translated", "bulk", send);
+            let flows = evenkeel(dir, "flows wan --json").1;
+            let flows: Vec<serde_json::Value> = serde_json::from_str(&flows).unwrap();
+            let flow = flows.iter().find(|f| f["remote"] == "192.0.2.2:9001");
+            assert_eq!(flow.unwrap()["host"], "02:00:5e:00:53:01", "{flow:?}");
         }
         // A program, which began before anybody looked.
         let sink = far.ns.run(|| UdpSocket::bind("192.0.2.2:44444").unwrap());

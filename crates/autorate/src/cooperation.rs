@@ -6,7 +6,7 @@
 //! host (the disciplines).
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
 use evenkeel_core::plan::Target;
@@ -18,7 +18,14 @@ use evenkeel_wire::beacon::{self, Key};
 use crate::lan_identity::LanIdentity;
 
 /// Where beacons go: a group of the link for experiments (RFC 4727, section 2.3), on a port that is nobody's.
-pub const GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 0, 254), 8019);
+pub const GROUP: SocketAddr =
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(224, 0, 0, 254), PORT));
+/// The same by IPv6 (FF0X::114 of RFC 4727), where a LAN has no gateway of IPv4.
+pub const GROUP_IPV6: SocketAddr = {
+    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x114);
+    SocketAddr::V6(SocketAddrV6::new(group, PORT, 0, 0))
+};
+const PORT: u16 = 8019;
 /// CS6, as control of a network (RFC 4594, section 3.1): a beacon that waits behind a download is late.
 pub(crate) const TOS: u8 = 0xc0;
 /// From one beacon to the next under load.
@@ -29,8 +36,6 @@ const LOAD: f64 = 48_000.0;
 const PART: f64 = 0.05;
 const PART_OF_SHARE: f64 = 0.5;
 const LINGER: Duration = Duration::from_millis(1500);
-/// UDP and IP before a beacon (RFC 768, RFC 791), bytes.
-const HEADERS: usize = 28;
 /// Changes of a share by less than this part are none.
 const SAME: f64 = 0.005;
 /// While a line is opened others are believed to carry so much of what we may, thousandths: they may be some steps ahead.
@@ -164,12 +169,17 @@ impl Cooperation {
     pub(crate) fn join(device: &str, index: u32, with: &Cooperate) -> Result<Self, String> {
         let identity = LanIdentity::of(device)?;
         let key = Key::new(&identity.gateway, &identity.network, &with.secret);
-        let socket = LinkGroup::join(device, index, GROUP, TOS).map_err(|e| e.to_string())?;
+        let group = if identity.hop.is_ipv4() {
+            GROUP
+        } else {
+            GROUP_IPV6
+        };
+        let socket = LinkGroup::join(device, index, group, TOS).map_err(|e| e.to_string())?;
         let id = draw();
         Ok(Cooperation {
             socket,
             key,
-            group: Group::new(id, identity.hop.into()),
+            group: Group::new(id, identity.hop),
             id,
             ours: PerDirection::default(),
             has_stranger: PerDirection::default(),
@@ -193,7 +203,7 @@ impl Cooperation {
             let Ok(Some((len, from))) = self.socket.receive(&mut buffer) else {
                 break;
             };
-            self.beacons.down.0 += (len + HEADERS) as f64;
+            self.beacons.down.0 += (len + self.socket.headers()) as f64;
             self.beacons.down.1 += 1.0;
             let Ok(report) = beacon::open(&buffer[..len], &self.key) else {
                 continue;
@@ -311,7 +321,7 @@ impl Cooperation {
         };
         let sent = self.socket.send(&beacon::seal(&report, &self.key));
         if sent.is_ok() {
-            self.beacons.up.0 += (beacon::LEN + HEADERS) as f64;
+            self.beacons.up.0 += (beacon::LEN + self.socket.headers()) as f64;
             self.beacons.up.1 += 1.0;
         }
     }

@@ -1,10 +1,11 @@
 //! A gateway tells those behind it that it shapes for them.
 //!
-//! Principles: on each network of its own beside the line, with the key that hosts there derive from what they see of it;
-//! seldom, since nothing follows at once; networks that are not there or cannot be told are left out. Non-goals: what the
+//! Principles: on each network of its own beside the line, with the key that hosts there derive from what they see of it, by
+//! IPv4 and by IPv6, where it passes those on; seldom, since nothing follows at once; networks that are not there or cannot be told are left out. Non-goals: what the
 //! hosts do about it (`cooperation`).
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use evenkeel_core::sharing::Report;
@@ -13,8 +14,8 @@ use evenkeel_sys::ifreq::hardware_address;
 use evenkeel_sys::{LinkGroup, clock};
 use evenkeel_wire::beacon::{Key, seal};
 
-use crate::cooperation::{Cooperate, GROUP, TOS};
-use crate::lan_identity::{hardware_text, networks};
+use crate::cooperation::{Cooperate, GROUP, GROUP_IPV6, TOS};
+use crate::lan_identity::{hardware_text, ipv6_links, networks};
 
 /// From one beacon to the next.
 const EACH: Duration = Duration::from_millis(1500);
@@ -29,15 +30,8 @@ pub(crate) struct GatewayBeacons {
 impl GatewayBeacons {
     /// On all networks of this machine but that of `wan`; none where it passes nothing on.
     pub(crate) fn start(wan: &str, with: &Cooperate, id: u64) -> Self {
-        let forwards = fs::read_to_string("/proc/sys/net/ipv4/ip_forward");
-        let forwards = forwards.is_ok_and(|f| f.trim() == "1");
-        let lans = if forwards {
-            lans(wan, with)
-        } else {
-            Vec::new()
-        };
         GatewayBeacons {
-            lans,
+            lans: lans(wan, with),
             id,
             next: Duration::ZERO,
         }
@@ -63,18 +57,29 @@ impl GatewayBeacons {
     }
 }
 
+/// What a file below /proc says, or nothing.
+fn proc(file: &str) -> String {
+    fs::read_to_string(format!("/proc/{file}")).unwrap_or_default()
+}
+
 fn lans(wan: &str, with: &Cooperate) -> Vec<(LinkGroup, Key)> {
-    let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+    let mut all: Vec<(String, Vec<u8>, SocketAddr)> = Vec::new();
+    if proc("sys/net/ipv4/ip_forward").trim() == "1" {
+        let networks = networks(&proc("thread-self/net/route")).into_iter();
+        all.extend(networks.map(|(device, network)| (device, network, GROUP)));
+    }
+    if proc("sys/net/ipv6/conf/all/forwarding").trim() == "1" {
+        let links = ipv6_links(&proc("thread-self/net/if_inet6")).into_iter();
+        all.extend(links.map(|device| (device, Vec::new(), GROUP_IPV6)));
+    }
     let links = Session::open().and_then(|mut s| s.links());
     let links = links.unwrap_or_default();
-    let one = |(device, network): (String, Vec<u8>)| {
+    let one = |(device, network, group): (String, Vec<u8>, SocketAddr)| {
         let index = links.iter().find(|l| l.name == device)?.index;
         let hardware = hardware_address(&device).ok()?;
         let key = Key::new(hardware_text(&hardware).as_bytes(), &network, &with.secret);
-        Some((LinkGroup::join(&device, index, GROUP, TOS).ok()?, key))
+        Some((LinkGroup::join(&device, index, group, TOS).ok()?, key))
     };
-    let all = networks(&routes).into_iter();
-    all.filter(|(device, _)| device != wan)
-        .filter_map(one)
-        .collect()
+    let beside = all.into_iter().filter(|(device, ..)| device != wan);
+    beside.filter_map(one).collect()
 }

@@ -1,10 +1,10 @@
 //! What all hosts of a LAN see alike of it: the hardware address of its gateway, and its network.
 //!
-//! Principles: read once, when a device is shaped; what is parsed is an argument. Non-goals: IPv6, whose hosts have many
-//! networks at once; secrets.
+//! Principles: read once, when a device is shaped; what is parsed is an argument; IPv4 where there is a gateway of it, so that
+//! all hosts choose alike. By IPv6 alone the gateway is all there is: hosts have many networks at once. Non-goals: secrets.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::profile::met;
 use crate::routes::next_hops;
@@ -13,34 +13,37 @@ use crate::routes::next_hops;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LanIdentity {
     /// The gateway.
-    pub(crate) hop: Ipv4Addr,
+    pub(crate) hop: IpAddr,
     /// The gateway's hardware address, as text.
     pub(crate) gateway: Vec<u8>,
-    /// The network, and its mask.
+    /// The network, and its mask; nothing by IPv6.
     pub(crate) network: Vec<u8>,
 }
 
 impl LanIdentity {
     /// Of the LAN that `device` is on; or why it is on none.
     pub(crate) fn of(device: &str) -> Result<Self, String> {
-        let hop = next_hops(device).into_iter().find_map(|hop| match hop {
-            IpAddr::V4(hop) => Some(hop),
-            IpAddr::V6(_) => None,
-        });
-        let hop = hop.ok_or_else(|| format!("{device} has no IPv4 gateway"))?;
+        // IPv4 stands first.
+        let hop = next_hops(device).into_iter().next();
+        let hop = hop.ok_or_else(|| format!("{device} has no gateway"))?;
         let gateway = met(device);
         if gateway == hop.to_string() {
             return Err(format!(
                 "the gateway {hop} does not say its hardware address"
             ));
         }
-        let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
-        let network = network(&routes, device, hop)
-            .ok_or_else(|| format!("{device} has no network with {hop} in it"))?;
+        let network = match hop {
+            IpAddr::V4(hop) => {
+                let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+                let network = network(&routes, device, hop);
+                bytes(network.ok_or_else(|| format!("{device} has no network with {hop} in it"))?)
+            }
+            IpAddr::V6(_) => Vec::new(),
+        };
         Ok(LanIdentity {
             hop,
             gateway: gateway.into_bytes(),
-            network: bytes(network),
+            network,
         })
     }
 }
@@ -81,6 +84,23 @@ pub(crate) fn networks(routes: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
+/// Devices of `/proc/net/if_inet6` that have an address of the link (RFC 4291, section 2.5.6): hosts behind them know us by
+/// it.
+pub(crate) fn ipv6_links(addresses: &str) -> Vec<String> {
+    let one = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let &[address, _, _, _, _, device] = &fields[..] else {
+            return None;
+        };
+        let address = Ipv6Addr::from(u128::from_str_radix(address, 16).ok()?);
+        address.is_unicast_link_local().then(|| device.to_owned())
+    };
+    let mut all: Vec<String> = addresses.lines().filter_map(one).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
 /// The network behind `device` that `hop` is in, of `/proc/net/route`: the narrowest.
 fn network(routes: &str, device: &str, hop: Ipv4Addr) -> Option<(Ipv4Addr, Ipv4Addr)> {
     let fits = |to: Ipv4Addr, mask: Ipv4Addr| u32::from(hop) & u32::from(mask) == u32::from(to);
@@ -118,5 +138,16 @@ wlan0 {net} 00000000 0001 0 0 600 {mask} 0 0 0
         assert_eq!(network(&text, "eth0", Ipv4Addr::new(192, 168, 8, 1)), None);
         assert_eq!(network(&text, "ppp0", Ipv4Addr::new(192, 168, 7, 1)), None);
         assert_eq!(network("", "eth0", Ipv4Addr::LOCALHOST), None);
+    }
+
+    #[test]
+    fn links_have_an_address_of_the_link() {
+        let text = "00000000000000000000000000000001 01 80 10 80       lo
+20010db8000000000000000000000001 03 40 00 80    wlan0
+fe800000000000000000000000000001 02 40 20 80     eth0
+fe800000000000000000000000000002 02 40 20 80     eth0
+nonsense
+";
+        assert_eq!(ipv6_links(text), ["eth0"]);
     }
 }

@@ -34,7 +34,7 @@ mod stamps;
 mod trust;
 
 pub use budget::{Budget, Spent};
-pub use cooperation::{Cooperate, GROUP, News as CooperationNews, Peer, Shared};
+pub use cooperation::{Cooperate, GROUP, GROUP_IPV6, News as CooperationNews, Peer, Shared};
 pub use cross_traffic::News;
 pub use daemon::Daemon;
 pub use error::Error;

@@ -14,11 +14,11 @@ use std::str::FromStr;
 use crate::classify::{Match, Proto, Tier, default_rules};
 
 mod limit;
-mod volume;
+mod quota;
 mod when;
 
 pub use limit::{Amount, Limit};
-pub use volume::Volume;
+pub use quota::{Budget, Quota, Used};
 pub use when::When;
 
 /// Most rules of a person that the programs ask one after the other.
@@ -76,8 +76,8 @@ pub struct FlowRule {
     pub device: Option<String>,
     /// When it holds; always without it.
     pub when: Option<When>,
-    /// It holds once the device, or without one the line, has moved so much this month.
-    pub after: Option<Volume>,
+    /// It holds once the device, or without one the line, has used up so much.
+    pub after: Option<Quota>,
     /// How much its flows may have together, and what they always get.
     pub limit: Option<Limit>,
     /// DSCP that is written into what we send.
@@ -213,7 +213,7 @@ pub fn defaults() -> Vec<FlowRule> {
 const FORM: &str = "a rule is a tier (voice, video, best-effort, bulk, any) and conditions: tcp, udp, \
                     icmp, proto N, port N-M, local-port N-M, remote-port N-M, local ADDRESS/BITS, \
                     remote ADDRESS/BITS, dscp N, mark N/MASK, cgroup PATH, program NAME, name NAME, \
-                    device NAME, HH:MM-HH:MM, mon-fri, after 100GB/month; and what is done: max RATE, min RATE, set-dscp N";
+                    device NAME, HH:MM-HH:MM, mon-fri, after 100GB/month, after 2h/day; and what is done: max RATE, min RATE, set-dscp N";
 
 impl FromStr for FlowRule {
     type Err = String;
@@ -458,8 +458,8 @@ impl fmt::Display for FlowRule {
         if let Some(n) = self.set_dscp {
             write!(f, " set-dscp {n}")?;
         }
-        if let Some(volume) = self.after {
-            write!(f, " after {volume}")?;
+        if let Some(quota) = self.after {
+            write!(f, " after {quota}")?;
         }
         match &self.when {
             Some(when) => write!(f, " {when}"),
@@ -516,6 +516,7 @@ mod tests {
             "voice udp program zoom name zoom.us set-dscp 46 08:00-18:00",
             "bulk max 20% min 1mbit sat,sun",
             "any device tv max 2mbit after 100GB/month",
+            "bulk device tv after 90min/day",
             "any max 5mbit 08:00-12:00",
         ] {
             assert_eq!(rule(text).to_string(), text);

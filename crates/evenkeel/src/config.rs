@@ -10,9 +10,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-use evenkeel_autorate::{Budget, Host};
+use evenkeel_autorate::Host;
 use evenkeel_core::plan::Mode;
-use evenkeel_core::rules::{FlowRule, Volume, When, check};
+use evenkeel_core::rules::{Budget, FlowRule, When, check};
 use evenkeel_core::{Framing, PerDirection, Rate};
 use evenkeel_terminal::Failure;
 use serde::Deserialize;
@@ -104,6 +104,19 @@ impl FromStr for ModeAt {
     }
 }
 
+/// Budgets in one text: `500 GB/month, host tv 2 h/day`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Budgets(pub(crate) Vec<Budget>);
+
+impl FromStr for Budgets {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = text.split(',').map(str::parse);
+        Ok(Budgets(all.collect::<Result<_, _>>()?))
+    }
+}
+
 /// What is said of a line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct LineConfig {
@@ -117,9 +130,9 @@ pub(crate) struct LineConfig {
     /// What `run` probes, the first that answers.
     pub(crate) targets: Vec<Host>,
     /// How much its probes may take in a month.
-    pub(crate) budget: Option<Budget>,
-    /// How much the line may move in a month before it is said.
-    pub(crate) volume: Option<Volume>,
+    pub(crate) probe_budget: Option<evenkeel_autorate::Budget>,
+    /// How much the line and devices on our side may use before it is said.
+    pub(crate) budgets: Budgets,
     /// Whether queues behind the gateway are held short.
     pub(crate) lan: Option<bool>,
 }
@@ -209,9 +222,9 @@ impl Config {
             min: all.rates("min", form.min.as_ref())?,
             max: all.rates("max", form.max.as_ref())?,
             targets: all.list("target", &form.targets)?,
-            budget: all.one("probe_budget", form.probe_budget.as_ref())?,
+            probe_budget: all.one("probe_budget", form.probe_budget.as_ref())?,
             mode_at: all.list("mode_at", &form.mode_at)?,
-            volume: all.one("budget", form.budget.as_ref())?,
+            budgets: all.one("budget", form.budget.as_ref())?.unwrap_or_default(),
             lan: form.lan,
         };
         let mut devices = match form.device {
@@ -291,14 +304,16 @@ impl Text<'_> {
             } else {
                 mode_at
             },
-            volume: self.one("budget", own.budget.as_ref())?.or(usual.volume),
+            budgets: self
+                .one("budget", own.budget.as_ref())?
+                .unwrap_or_else(|| usual.budgets.clone()),
             mode: self.one("mode", own.mode.as_ref())?.or(usual.mode),
             framing: self.one("framing", own.framing.as_ref())?.or(usual.framing),
             min: self.rates("min", own.min.as_ref())?.or(usual.min),
             max: self.rates("max", own.max.as_ref())?.or(usual.max),
-            budget: self
+            probe_budget: self
                 .one("probe_budget", own.probe_budget.as_ref())?
-                .or(usual.budget),
+                .or(usual.probe_budget),
             lan: own.lan.or(usual.lan),
             targets: if targets.is_empty() {
                 usual.targets.clone()
@@ -438,6 +453,13 @@ mod tests {
             ("http = 'here'", "line 1", "http "),
             ("\nhttp_read = 'me'", "line 2", "neither"),
             ("cooperate = 'yes'", "line 1", "boolean"),
+            ("budget = '5GB'", "line 1, column 11", "budget \"5GB\""),
+            (
+                "\nbudget = '5 GB/month, host tv 2h'",
+                "line 2, column 31",
+                "\"2h\"",
+            ),
+            ("budget = 'host tv'", "line 1", "like \"host tv 2h/day\""),
             ("mqtt = 'http://x'", "line 1", "mqtt://"),
             ("[[line]]\nmode = 'ping'", "line 1", "device"),
             ("[[line]]\ndevice = 'a'\nmode = 'fast'", "line 3", "fast"),
@@ -474,6 +496,19 @@ mod tests {
                 .port(),
             8017
         );
+    }
+
+    #[test]
+    fn budgets_of_the_line_and_of_hosts() {
+        let text = "budget = '500 GB/month'\n[[line]]\ndevice = 'a'\n[[line]]\ndevice = 'b'\n\
+                    budget = '3 h/day, host tv 100 GB/month'";
+        let config = Config::parse(text).unwrap();
+        let of = |device: &str| -> Vec<String> {
+            let all = config.of(device).budgets.0.iter();
+            all.map(ToString::to_string).collect()
+        };
+        assert_eq!(of("a"), ["500GB/month"]);
+        assert_eq!(of("b"), ["3h/day", "host tv 100GB/month"]);
     }
 
     #[test]

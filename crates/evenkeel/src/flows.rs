@@ -1,10 +1,12 @@
 //! `flows`: who is using the line now, how urgent that is and why.
 //!
 //! Principles: what is shown is read from the programs' own table; rates are what moved between
-//! two looks; the flows that move most come first. Non-goals: history, and names of hosts.
+//! two looks; the flows that move most come first; devices on our side have the names that rules know, and behind address
+//! translation their own addresses. Non-goals: history, and names of hosts beyond the line.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use evenkeel_core::units::{Direction, PerDirection, rounded};
 use evenkeel_datapath::values::{Flow, Grant, Key, Name, NameKey, Reason};
 use evenkeel_kernel::lan::Place;
 use evenkeel_kernel::{Error, StateDir};
+use evenkeel_names::{hosts, insides, labels};
 use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
 use evenkeel_terminal::table::{Table, figures, words};
@@ -83,6 +86,9 @@ struct Row {
     number: u16,
     proto: String,
     local: String,
+    /// The device on our side, by its name, its hardware address or, behind address translation, its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     remote: String,
     tier: Tier,
     /// The rule, or what was seen of the flow.
@@ -203,11 +209,9 @@ impl Moved {
         let (device, maps) = open(dir, device)?;
         let flows = maps.flows().map_err(Error::from)?;
         let live = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
-        let mut found: Vec<&(Key, Flow)> =
-            flows.iter().filter(|(k, _)| number(k) == wanted).collect();
+        let found = flows.iter().filter(|(k, _)| number(k) == wanted);
         // Of two that share a number the one that moved last is meant: the other is most likely over.
-        found.sort_by_key(|(_, f)| live(f));
-        let Some((key, flow)) = found.pop() else {
+        let Some((key, flow)) = found.max_by_key(|(_, f)| live(f)) else {
             return Err(Failure::usage(format_args!(
                 "{device}: there is no flow {wanted}; `evenkeel flows` has the numbers"
             )));
@@ -271,8 +275,8 @@ fn number(key: &Key) -> u16 {
     };
     for address in [key.local, key.remote] {
         match address {
-            std::net::IpAddr::V4(a) => add(&a.octets()),
-            std::net::IpAddr::V6(a) => add(&a.octets()),
+            IpAddr::V4(a) => add(&a.octets()),
+            IpAddr::V6(a) => add(&a.octets()),
         }
     }
     add(&key.local_port.to_be_bytes());
@@ -339,7 +343,8 @@ impl Looks {
             std::thread::sleep(LOOK.saturating_sub(from.elapsed()));
         }
         let (at, now) = (Instant::now(), look(&maps)?);
-        let flows = rows(&before, &now, from.elapsed(), &rules, &group_names(), all);
+        let known = Known::now(rules);
+        let flows = rows(&before, &now, from.elapsed(), &known, all);
         kept.insert(device.clone(), (at, now));
         Ok(Listed { device, flows })
     }
@@ -375,14 +380,37 @@ fn look(maps: &evenkeel_datapath::Maps) -> Result<Seen, Failure> {
     })
 }
 
-fn rows(
-    before: &Seen,
-    now: &Seen,
-    took: Duration,
-    rules: &[String],
-    groups: &HashMap<u64, String>,
-    all: bool,
-) -> Vec<Row> {
+/// What flows are explained by.
+#[derive(Default)]
+struct Known {
+    /// As they are written, in order.
+    rules: Vec<String>,
+    /// Paths of control groups.
+    groups: HashMap<u64, String>,
+    /// Who is behind address translation, and what devices are called.
+    inside: HashMap<NameKey, IpAddr>,
+    labels: HashMap<IpAddr, String>,
+}
+
+impl Known {
+    fn now(rules: Vec<String>) -> Self {
+        Known {
+            rules,
+            groups: group_names(),
+            inside: insides(),
+            labels: labels(&hosts()),
+        }
+    }
+
+    /// The device on our side whose flow it is, if that says more than the flow's address.
+    fn host(&self, key: &Key) -> Option<String> {
+        let inside = self.inside.get(&tuple(key));
+        let called = self.labels.get(inside.unwrap_or(&key.local)).cloned();
+        called.or_else(|| inside.filter(|a| **a != key.local).map(IpAddr::to_string))
+    }
+}
+
+fn rows(before: &Seen, now: &Seen, took: Duration, known: &Known, all: bool) -> Vec<Row> {
     let last = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
     // The latest packet of all is as good as a clock, and is the programs' own.
     let clock = now.flows.values().map(last).max().unwrap_or_default();
@@ -407,9 +435,10 @@ fn rows(
                 number: number(key),
                 proto: proto(key.proto),
                 local: end(key.local, key.local_port),
+                host: known.host(key),
                 remote: end(key.remote, key.remote_port),
                 tier: flow.tier,
-                why: why(flow, rules),
+                why: why(flow, &known.rules),
                 down_kbit: moved(Direction::Down),
                 up_kbit: moved(Direction::Up),
                 down_bytes: down.bytes,
@@ -431,7 +460,8 @@ fn rows(
                 queue: queue.map(|q| q.place),
                 queue_ms: queue.map(|q| q.delay.as_secs_f64() * 1000.0),
                 cgroup: (flow.cgroup > 1).then(|| {
-                    groups
+                    known
+                        .groups
                         .get(&flow.cgroup)
                         .cloned()
                         .unwrap_or_else(|| flow.cgroup.to_string())
@@ -505,10 +535,23 @@ fn proto(number: u8) -> String {
     }
 }
 
-fn end(address: std::net::IpAddr, port: u16) -> String {
+fn end(address: IpAddr, port: u16) -> String {
     match port {
         0 => address.to_string(),
-        port => std::net::SocketAddr::new(address, port).to_string(),
+        port => SocketAddr::new(address, port).to_string(),
+    }
+}
+
+/// Whose flow it is, and its port.
+fn local(row: &Row) -> String {
+    let (Some(host), Ok(at)) = (&row.host, row.local.parse::<SocketAddr>()) else {
+        return row.host.as_ref().unwrap_or(&row.local).clone();
+    };
+    let port = at.port();
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 
@@ -540,7 +583,7 @@ fn table(device: &str, rows: &[Row]) -> String {
         shown.row([
             r.number.to_string(),
             r.proto.clone(),
-            r.local.clone(),
+            local(r),
             r.remote.clone(),
             rate(r.down_kbit),
             rate(r.up_kbit),
@@ -649,7 +692,11 @@ mod tests {
         ]);
         let rules = ["voice".to_owned(), "video tcp port 443".to_owned()];
         let second = Duration::from_secs(1);
-        let found = rows(&before, &now, second, &rules, &HashMap::new(), false);
+        let mut known = Known {
+            rules: rules.into(),
+            ..Known::default()
+        };
+        let found = rows(&before, &now, second, &known, false);
         let of: Vec<_> = found
             .iter()
             .map(|r| (r.local.as_str(), r.down_kbit))
@@ -658,11 +705,22 @@ mod tests {
         assert_eq!(found[0].why, "video tcp port 443");
         let text = table("wan", &found);
         assert!(text.contains("  1.00  "), "{text}");
-        assert_eq!(
-            rows(&before, &now, second, &[], &HashMap::new(), true).len(),
-            3
-        );
+        let everybody = rows(&before, &now, second, &Known::default(), true);
+        assert_eq!(everybody.len(), 3);
         assert_eq!(found[1].why, "video tcp port 443");
+        // One of them is the TV's, behind address translation, the other one somebody's who has no name.
+        let [tv, other]: [IpAddr; 2] = [[192, 168, 1, 5], [192, 168, 1, 6]].map(IpAddr::from);
+        known.inside = [(tuple(&key(1)), tv), (tuple(&key(2)), other)].into();
+        known.labels = [(tv, "tv".to_owned())].into();
+        let text = table("wan", &rows(&before, &now, second, &known, false));
+        assert!(
+            text.contains("  tv:1  ") && text.contains("  192.168.1.6:2  "),
+            "{text}"
+        );
+        let hardware = "02:00:5e:00:53:01";
+        known.labels = [(tv, hardware.to_owned())].into();
+        let text = table("wan", &rows(&before, &now, second, &known, false));
+        assert!(text.contains(&format!("[{hardware}]:1")), "{text}");
     }
 
     /// A flow whose window holds it at its share.
@@ -685,7 +743,7 @@ mod tests {
         if !bounded {
             now.lease = Duration::ZERO;
         }
-        let rows = rows(&now, &now, LOOK, &[], &HashMap::new(), true);
+        let rows = rows(&now, &now, LOOK, &Known::default(), true);
         assert_eq!(rows[0].window_why, why);
         let text = table("wan", &rows);
         let said: Vec<&str> = text.split_whitespace().collect();
@@ -749,7 +807,7 @@ mod tests {
             (key(2), ended(51_000)),
             (key(3), ended(49_000)),
         ]);
-        let found = rows(&now, &now, LOOK, &[], &HashMap::new(), false);
+        let found = rows(&now, &now, LOOK, &Known::default(), false);
         let of: Vec<_> = found.iter().map(|r| (r.local.as_str(), r.ended)).collect();
         assert_eq!(of, [("192.0.2.1:2", true), ("192.0.2.1:1", false)]);
         assert!(table("wan", &found).contains("ended; rule 2"));

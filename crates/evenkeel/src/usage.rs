@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use evenkeel_autorate::PROFILE_DIR;
+use evenkeel_core::rules::Budget;
 use evenkeel_core::units::rounded;
-use evenkeel_history::usage::{Day, Kind, Moved, Usage as Counted};
+use evenkeel_history::usage::{Day, Kind, Moved, Spent, Usage as Counted};
 use evenkeel_kernel::StateDir;
 use evenkeel_socket::Request;
 use evenkeel_sys::clock;
@@ -60,9 +61,9 @@ pub(crate) struct Line {
     today: Day,
     week: Day,
     month: Day,
-    /// Bytes in a month.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    budget: Option<u64>,
+    /// What of them was used.
+    #[serde(default)]
+    budgets: Vec<Spent>,
     /// Of the last days, the latest last; days on which nothing was counted are there as well.
     days: Vec<(String, Moved)>,
 }
@@ -95,7 +96,7 @@ pub(crate) fn read(dir: &Path, device: Option<&str>) -> Result<Vec<Line>, Failur
             today: counted.from(&date(0)),
             week: counted.from(&date(6)),
             month: counted.month_of(&date(0)),
-            budget: counted.budget,
+            budgets: counted.budgets_on(&date(0)),
             days: days
                 .map(|d| {
                     let moved = counted.days.get(&d).map(|day| day.total);
@@ -167,6 +168,11 @@ fn shown(line: &Line, by: Option<By>) -> String {
             .into_iter()
             .chain(spans.map(|s| bytes(s.total.up))),
     );
+    table.row(
+        ["in use".to_owned()]
+            .into_iter()
+            .chain(spans.map(|s| time(s.in_use))),
+    );
     let kinds = [
         (By::Tier, Kind::Tier),
         (By::Host, Kind::Host),
@@ -186,24 +192,33 @@ fn shown(line: &Line, by: Option<By>) -> String {
         }
         parts.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         for (name, _) in parts.iter().take(ROWS) {
-            let of = |day: &Day| day.parts(kind).get(*name).map_or(0, |m| m.both());
-            table.row(
-                [format!("  {name}")]
-                    .into_iter()
-                    .chain(spans.map(|s| bytes(of(s)))),
-            );
+            let of = |day: &Day| {
+                let moved = bytes(day.parts(kind).get(*name).map_or(0, |m| m.both()));
+                let hosts = (kind == Kind::Host).then_some(&day.hosts_in_use);
+                match hosts.and_then(|h| h.get(*name)) {
+                    Some(seconds) => format!("{moved}, {}", time(*seconds)),
+                    None => moved,
+                }
+            };
+            table.row([format!("  {name}")].into_iter().chain(spans.map(of)));
         }
     }
     let mut text = table.wrapped().to_string();
-    if let Some(budget) = line.budget {
-        let share = line.month.total.both() as f64 / budget.max(1) as f64 * 100.0;
-        text += &format!(
-            "{} % of the budget of {} a month is used\n",
-            rounded::three_digits(share),
-            bytes(budget)
-        );
+    for spent in &line.budgets {
+        let budget = spent.budget.parse::<Budget>();
+        let words = budget.map_or_else(|_| spent.budget.clone(), |b| b.words());
+        text += &format!("{} % of {words} is used\n", spent.percent);
     }
     text + &picture(&line.days)
+}
+
+/// In hours and minutes.
+fn time(seconds: u64) -> String {
+    let minutes = seconds / 60;
+    match minutes / 60 {
+        0 => format!("{minutes} min"),
+        hours => format!("{hours} h {:02}", minutes % 60),
+    }
 }
 
 /// A bar for each day.
@@ -242,12 +257,20 @@ mod tests {
             .insert("desk".into(), moved(1_000_000_000, 1_000_000_000));
         week.tiers
             .insert("voice".into(), moved(5_000_000, 5_000_000));
+        week.hosts_in_use.insert("tv".into(), 7800);
+        let mut counted = Counted::default();
+        let budget: Budget = "100 GB/month".parse().unwrap();
+        let used = evenkeel_core::rules::Used {
+            bytes: 32_000_000_000,
+            ..Default::default()
+        };
+        counted.warns("2026-11-26", &[(budget, used)]);
         let line = Line {
             device: "ppp0".into(),
             today: Day::default(),
             month: week.clone(),
             week,
-            budget: Some(100_000_000_000),
+            budgets: counted.budgets_on("2026-11-26"),
             days: vec![
                 ("2026-11-24".into(), moved(16_000_000_000, 0)),
                 ("2026-11-25".into(), moved(0, 0)),
@@ -256,9 +279,10 @@ mod tests {
         };
         let text = shown(&line, None);
         assert!(
-            text.contains("32.0 % of the budget of 100 GB a month"),
+            text.contains("32 % of the budget of 100GB/month is used\n"),
             "{text}"
         );
+        assert!(text.contains("20.0 GB, 2 h 10"), "{text}");
         assert!(
             text.find("  tv").unwrap() < text.find("  desk").unwrap(),
             "{text}"

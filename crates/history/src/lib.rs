@@ -14,6 +14,7 @@ pub mod picture;
 mod recorder;
 mod ring;
 pub mod usage;
+mod use_time;
 mod week;
 
 pub use book::{Book, Read};
@@ -21,6 +22,7 @@ pub use happening::Happening;
 pub use minute::{Kind, Minute, Way};
 pub use recorder::{Look, Recorder};
 pub use ring::{Found, Record, Ring};
+pub use use_time::{InUse, UseTimer};
 pub use week::{Hour, Week};
 
 /// So long minutes are kept.

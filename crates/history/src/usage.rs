@@ -1,15 +1,17 @@
-//! How much a line has moved: by day, and of each day by tier, host and program.
+//! How much a line has moved, and how long it was in use: by day, and of each day by tier, host and program.
 //!
 //! Principles: what the device counted is the truth, and the kernel goes on counting when this process is killed: the file
 //! has the device's counters beside the sums, so that nothing of one boot is lost or counted twice, however seldom it is
 //! written. Tiers, hosts and programs are parts of it, as far as they are known. A file that is none is put aside. Bounded: so
-//! many days, and so many names in each. Non-goals: who asks, what a budget does.
+//! many days, and so many names in each. Non-goals: who asks, what is done when a budget is used up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use evenkeel_core::rules::{Budget, Quota, Used};
 use serde::{Deserialize, Serialize};
 
 /// The version that this code writes and reads.
@@ -57,6 +59,8 @@ impl Moved {
 
 /// A part of what moved, by name.
 pub type Parts = BTreeMap<String, Moved>;
+/// Time of use, seconds, by name.
+pub type Times = BTreeMap<String, u64>;
 
 /// What moved in a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +74,10 @@ pub struct Day {
     pub hosts: Parts,
     /// Programs of this host.
     pub programs: Parts,
+    /// Time in which anybody on our side moved more than next to nothing, seconds.
+    pub in_use: u64,
+    /// The same of each.
+    pub hosts_in_use: Times,
 }
 
 /// Of what a part is.
@@ -99,9 +107,15 @@ impl Day {
             Kind::Host => &mut self.hosts,
             Kind::Program => &mut self.programs,
         };
-        let has_room = parts.len() < NAMES || parts.contains_key(name);
-        let name = if has_room { name } else { OTHERS };
-        parts.entry(name.to_owned()).or_default().add(moved);
+        room(parts, name).add(moved);
+    }
+
+    fn add_time(&mut self, host: Option<&str>, seconds: u64) {
+        let sum = match host {
+            Some(host) => room(&mut self.hosts_in_use, host),
+            None => &mut self.in_use,
+        };
+        *sum = sum.saturating_add(seconds);
     }
 
     fn add(&mut self, more: &Day) {
@@ -111,7 +125,18 @@ impl Day {
                 self.add_part(kind, name, *moved);
             }
         }
+        self.add_time(None, more.in_use);
+        for (host, seconds) in &more.hosts_in_use {
+            self.add_time(Some(host), *seconds);
+        }
     }
+}
+
+/// That of a name, or where there are too many that of the rest.
+fn room<'a, T: Default>(parts: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut T {
+    let has_room = parts.len() < NAMES || parts.contains_key(name);
+    let name = if has_room { name } else { OTHERS };
+    parts.entry(name.to_owned()).or_default()
 }
 
 /// Whose counters they are: another boot's or another device's begin anew.
@@ -125,6 +150,27 @@ pub struct Counter {
     pub moved: Moved,
 }
 
+/// A budget, for whoever shows it, and for who must not say the same twice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// As it is written: `host tv 2h/day`.
+    pub budget: String,
+    /// The month, as 2026-11, or the date.
+    pub period: String,
+    /// How much of it was used, per cent.
+    pub percent: u64,
+    /// At which share somebody was warned last, per cent.
+    said: u8,
+}
+
+/// The month or day of a date that a quota is for.
+fn period(quota: Quota, date: &str) -> &str {
+    match quota {
+        Quota::Volume(_) => date.get(..7).unwrap_or_default(),
+        Quota::Time(_) => date,
+    }
+}
+
 /// What a line has moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -133,10 +179,8 @@ pub struct Usage {
     counter: Option<Counter>,
     /// By date, as 2026-11-25, in local time.
     pub days: BTreeMap<String, Day>,
-    /// The month in which, and the share of a budget (per cent) at which somebody was warned last.
-    pub warned: Option<(String, u8)>,
-    /// Bytes that a month may have, for whoever shows it.
-    pub budget: Option<u64>,
+    /// As they were when it was written.
+    pub budgets: Vec<Spent>,
 }
 
 impl Usage {
@@ -231,24 +275,82 @@ impl Usage {
         self.from(&format!("{}-01", date.get(..7).unwrap_or_default()))
     }
 
-    /// Which share of `budget` to warn of, per cent: 80 or 100, once each month.
-    pub fn warns(&mut self, date: &str, budget: u64) -> Option<u8> {
-        let used = self.month_of(date).total.both();
-        let at = match u128::from(used) * 100 {
-            n if n >= u128::from(budget) * 100 => 100,
-            n if n >= u128::from(budget) * 80 => 80,
-            _ => return None,
-        };
-        let month = date.get(..7).unwrap_or_default().to_owned();
-        let done = self
-            .warned
-            .as_ref()
-            .is_some_and(|(m, share)| *m == month && *share >= at);
-        if done {
-            return None;
+    /// Adds to the time of use of this date, of a host or of the whole line.
+    pub fn add_time(&mut self, date: &str, host: Option<&str>, time: Duration) {
+        self.day(date).add_time(host, time.as_secs());
+    }
+
+    /// What was used up to a date in its month and on itself: by hosts of these names, or by all.
+    pub fn used(&self, date: &str, hosts: Option<&BTreeSet<String>>) -> Used {
+        let month = format!("{}-01", date.get(..7).unwrap_or_default());
+        let mut used = Used::default();
+        for (day, counted) in self.days.range(month..) {
+            let mut add = |moved: Moved, seconds: u64| {
+                let is_today = day.as_str() == date;
+                used.add(Used {
+                    bytes: moved.both(),
+                    time: Duration::from_secs(if is_today { seconds } else { 0 }),
+                });
+            };
+            match hosts {
+                None => add(counted.total, counted.in_use),
+                Some(hosts) => {
+                    for host in hosts {
+                        let moved = counted.hosts.get(host).copied().unwrap_or_default();
+                        add(
+                            moved,
+                            counted.hosts_in_use.get(host).copied().unwrap_or_default(),
+                        );
+                    }
+                }
+            }
         }
-        self.warned = Some((month, at));
-        Some(at)
+        used
+    }
+
+    /// Takes what of each budget was used at a date. Whom to warn of, and of which share, per cent: 80 or 100, once in a
+    /// month or day.
+    pub fn warns<'a>(
+        &mut self,
+        date: &str,
+        budgets: &'a [(Budget, Used)],
+    ) -> Vec<(&'a Budget, u8)> {
+        let before = std::mem::take(&mut self.budgets);
+        let mut warnings = Vec::new();
+        for (budget, used) in budgets {
+            let (text, period) = (budget.to_string(), period(budget.quota, date));
+            let same = before
+                .iter()
+                .find(|b| b.budget == text && b.period == period);
+            let said = same.map_or(0, |b| b.said);
+            let percent = budget.quota.percent(*used);
+            let at = match percent {
+                100.. => 100,
+                80.. => 80,
+                _ => 0,
+            };
+            if at > said {
+                warnings.push((budget, at));
+            }
+            self.budgets.push(Spent {
+                budget: text,
+                period: period.to_owned(),
+                percent,
+                said: said.max(at),
+            });
+        }
+        warnings
+    }
+
+    /// Budgets as they are on a date: what was used before is none of it.
+    pub fn budgets_on(&self, date: &str) -> Vec<Spent> {
+        let mut all = self.budgets.clone();
+        for spent in &mut all {
+            if !date.starts_with(&spent.period) {
+                spent.percent = 0;
+            }
+        }
+        all
     }
 }
 
@@ -294,9 +396,12 @@ mod tests {
     fn a_budget_warns_once() {
         let mut usage = Usage::default();
         usage.count("2026-11-24", at("a", 0));
+        let budget: Budget = "1kB/month".parse().unwrap();
         let mut warns = |date: &str, down| {
             usage.count(date, at("a", down));
-            usage.warns(date, 1000)
+            let budgets = [(budget.clone(), usage.used(date, None))];
+            let warned = usage.warns(date, &budgets);
+            warned.first().map(|w| w.1)
         };
         assert_eq!(warns("2026-11-24", 799), None);
         assert_eq!(warns("2026-11-24", 800), Some(80));
@@ -304,6 +409,58 @@ mod tests {
         assert_eq!(warns("2026-11-25", 1100), Some(100));
         assert_eq!(warns("2026-11-25", 1200), None);
         assert_eq!(warns("2026-12-01", 2000), Some(80));
+        assert_eq!(usage.budgets_on("2026-12-31")[0].percent, 80);
+        assert_eq!(usage.budgets_on("2027-01-01")[0].percent, 0);
+    }
+
+    #[test]
+    fn a_budget_of_time_is_of_a_day_and_of_a_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Usage::file(dir.path(), "wan");
+        let budgets: Vec<Budget> = ["host tv 2h/day", "3h/day", "host tv 1kB/month"]
+            .map(|t| t.parse().unwrap())
+            .into();
+        // What the TV is called in the file, now and before it had a name.
+        let names = BTreeSet::from(["tv".to_owned(), "192.168.1.5".to_owned()]);
+        let warns = |usage: &mut Usage, date: &str| -> Vec<String> {
+            let all = budgets.iter().map(|b| {
+                let hosts = b.host.as_ref().map(|_| &names);
+                (b.clone(), usage.used(date, hosts))
+            });
+            let all: Vec<_> = all.collect();
+            let warned = usage.warns(date, &all);
+            warned.iter().map(|(b, at)| format!("{b} {at}")).collect()
+        };
+        let mut usage = Usage::default();
+        let watch = |usage: &mut Usage, date: &str, name: &str, minutes: u64| {
+            let time = Duration::from_secs(60 * minutes);
+            usage.add_time(date, Some(name), time);
+            usage.add_time(date, None, time);
+        };
+        watch(&mut usage, "2026-11-24", "192.168.1.5", 60);
+        watch(&mut usage, "2026-11-24", "tv", 35);
+        assert_eq!(warns(&mut usage, "2026-11-24"), [""; 0]);
+        watch(&mut usage, "2026-11-24", "tv", 1);
+        assert_eq!(warns(&mut usage, "2026-11-24"), ["host tv 2h/day 80"]);
+        usage.save(&path).unwrap();
+        // Restarted: it goes on, and is not said again.
+        let mut usage = Usage::load(&path).unwrap();
+        assert_eq!(warns(&mut usage, "2026-11-24"), [""; 0]);
+        watch(&mut usage, "2026-11-24", "desk", 60);
+        assert_eq!(warns(&mut usage, "2026-11-24"), ["3h/day 80"]);
+        watch(&mut usage, "2026-11-24", "tv", 24);
+        usage.add("2026-11-24", Kind::Host, "tv", Moved { down: 900, up: 99 });
+        assert_eq!(
+            warns(&mut usage, "2026-11-24"),
+            ["host tv 2h/day 100", "3h/day 100", "host tv 1kB/month 80"]
+        );
+        // Another day, the same month.
+        watch(&mut usage, "2026-11-25", "tv", 96);
+        usage.add("2026-11-25", Kind::Host, "tv", Moved { down: 1, up: 0 });
+        assert_eq!(
+            warns(&mut usage, "2026-11-25"),
+            ["host tv 2h/day 80", "host tv 1kB/month 100"]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evenkeel_core::classify::Tier;
-use evenkeel_core::rules::{FlowRule, check, defaults};
+use evenkeel_core::rules::{FlowRule, Used, check, defaults};
 use evenkeel_datapath::values::{Name, NameKey, Rule, RuleSet};
 use evenkeel_sys::clock;
 
@@ -29,10 +29,10 @@ pub struct Known {
     pub names: Keys,
     /// Of devices on our side.
     pub devices: Keys,
-    /// Bytes that devices have moved this month, by the names that rules have for them, and the whole line.
-    pub moved: BTreeMap<String, u64>,
+    /// What devices have used, by the names that rules have for them.
+    pub used: BTreeMap<String, Used>,
     /// The same of the whole line.
-    pub moved_by_all: u64,
+    pub used_by_all: Used,
     /// Flows that somebody put into a tier by hand.
     pub by_hand: BTreeMap<NameKey, Tier>,
 }
@@ -172,16 +172,16 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Whether what a rule waits for has been moved.
+    /// Whether what a rule waits for has been used.
     fn is_used_up(&self, rule: &FlowRule) -> bool {
-        let Some(volume) = rule.after else {
+        let Some(quota) = rule.after else {
             return true;
         };
-        let moved = match &rule.device {
-            Some(device) => self.known.moved.get(device).copied().unwrap_or_default(),
-            None => self.known.moved_by_all,
+        let used = match &rule.device {
+            Some(device) => self.known.used.get(device).copied().unwrap_or_default(),
+            None => self.known.used_by_all,
         };
-        moved >= volume.0
+        quota.percent(used) >= 100
     }
 
     /// What each of a rule's names stands for, as far as that is known.
@@ -200,6 +200,8 @@ impl Job<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn rules(texts: &[&str]) -> Vec<FlowRule> {
@@ -210,6 +212,7 @@ mod tests {
         rules(&[
             "any max 4mbit after 5GB/month",
             "host tv max 1mbit after 1GB/month",
+            "bulk device tv after 2h/day",
         ])
     }
 
@@ -247,8 +250,16 @@ mod tests {
         // Used up: the rule is there from then on.
         let waits = rules_of_a_budget();
         assert_eq!(rule_set(&waits, &known).unwrap().tier_limit, [None; 4]);
-        known.moved_by_all = 5_000_000_000;
+        known.used_by_all.bytes = 5_000_000_000;
         assert_eq!(rule_set(&waits, &known).unwrap().tier_limit, [Some(1); 4]);
+        let tv = NameKey::Local([192, 0, 2, 9].into());
+        known.devices.insert("tv".into(), [tv].into());
+        assert_eq!(rule_set(&waits, &known).unwrap().names.get(&tv), None);
+        let time = Duration::from_secs(7200);
+        known.used.insert("tv".into(), Used { bytes: 0, time });
+        let said = rule_set(&waits, &known).unwrap().names[&tv];
+        assert_eq!(said.tier, Some((3, Tier::Bulk)));
+        known.devices.clear();
         // By day a ceiling has the number that it has at night.
         known.minute = 12 * 60;
         known.names.remove("example.org");

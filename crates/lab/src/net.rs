@@ -3,7 +3,7 @@
 //! Principles: one request, one acknowledgement; every error names the device. Non-goals: queueing disciplines (crate `evenkeel-kernel`), undoing
 //! anything (the namespaces go away).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd};
 
 use evenkeel_sys::netlink::Socket;
@@ -75,6 +75,10 @@ pub fn add_address(device: &str, address: IpAddr, prefix: u8) -> Result<(), Erro
 
 /// Sends everything that has no better route to `gateway`.
 pub fn add_default_route(gateway: IpAddr) -> Result<(), Error> {
+    default_route(gateway, None)
+}
+
+fn default_route(gateway: IpAddr, out: Option<RouteAttribute>) -> Result<(), Error> {
     let mut message = RouteMessage::default();
     message.header.address_family = family(gateway);
     message.header.table = RouteHeader::RT_TABLE_MAIN;
@@ -86,8 +90,30 @@ pub fn add_default_route(gateway: IpAddr) -> Result<(), Error> {
         IpAddr::V6(a) => RouteAddress::Inet6(a),
     };
     message.attributes = vec![RouteAttribute::Gateway(via)];
+    message.attributes.extend(out);
     let what = format!("add a default route through {gateway}");
     ask(&what, Request::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+}
+
+/// The same through a gateway that is known by its address of the link of `device` (RFC 4861, section 6.3.4).
+pub fn add_default_route_on(device: &str, gateway: Ipv6Addr) -> Result<(), Error> {
+    let out = RouteAttribute::Oif(index(device)?);
+    default_route(gateway.into(), Some(out))
+}
+
+/// The address of the link that `device` has.
+pub fn link_address(device: &str) -> Result<Ipv6Addr, Error> {
+    let what = format!("find the address of the link of {device}");
+    let text = std::fs::read_to_string("/proc/thread-self/net/if_inet6")
+        .map_err(|e| Error::io(&what, &e))?;
+    let one = |line: &str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let address = u128::from_str_radix(fields.first()?, 16).ok()?;
+        (fields.last() == Some(&device)).then(|| Ipv6Addr::from(address))
+    };
+    let mut all = text.lines().filter_map(one);
+    all.find(Ipv6Addr::is_unicast_link_local)
+        .ok_or_else(|| Error::new(what, Errno::ENODATA))
 }
 
 /// Packets that the kernel wanted to send through `device` and that did not fit into it.

@@ -1,15 +1,16 @@
 //! Hosts on one LAN behind a plain router: server - provider - LINE - router - switch - hosts.
 //!
-//! Principles: the router is a cheap one: it translates addresses, and has an evenkeel only if somebody starts one; the switch is ours, between TAP
-//! devices, so that it can lose beacons, unplug a host or split the LAN; each host is a network namespace. Non-goals: one
-//! host alone, or behind a gateway of ours (`topology`).
+//! Principles: the router is a cheap one: it translates addresses of IPv4 and routes those of IPv6, and has an evenkeel only if
+//! somebody starts one; the switch is ours, between TAP devices, so that it can lose beacons, unplug a host or split the LAN; each
+//! host is a network namespace. Non-goals: one host alone, or behind a gateway of ours (`topology`); both kinds of IP at once.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use evenkeel_core::pipe::SplitMix64;
+use evenkeel_sys::netns::set_sysctl;
 use evenkeel_sys::poll::{Interest, Poller, Waker};
 use evenkeel_sys::tun::{Tun, TunKind};
 use evenkeel_sys::{Error, Netns};
@@ -18,10 +19,15 @@ use crate::addresses::{GATEWAY_IP, PROVIDER_IP, server_address};
 use crate::emulator::{Emulator, Ends};
 use crate::error::LabError;
 use crate::experiment::Experiment;
+use crate::net;
 use crate::topology::{connect, end, masquerade, prepare};
 
 /// The router on the LAN.
 pub const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 168, 77, 1);
+/// The networks of IPv6, of server, line and LAN: out of the block for benchmarks (RFC 5180, section 8).
+const IPV6_SERVER: u16 = 1;
+const IPV6_LINE: u16 = 2;
+const IPV6_LAN: u16 = 3;
 /// The first host has this as the last part of its address.
 const FIRST: u8 = 10;
 /// Frames read from one port before the others have their turn.
@@ -32,6 +38,8 @@ const ADDRESSES: usize = 12;
 const IS_GROUP: u8 = 1;
 /// Of IPv4 groups (RFC 1112, 6.4).
 const IPV4_GROUP: [u8; 3] = [0x01, 0x00, 0x5e];
+/// The address of the group that beacons go to by IPv6, ff02::114 (RFC 2464, section 7); who asks for neighbours is not meant.
+const IPV6_BEACONS: [u8; 6] = [0x33, 0x33, 0, 0, 0x01, 0x14];
 
 /// The hosts, their line and their switch. All of it ends with this.
 #[derive(Debug)]
@@ -59,7 +67,105 @@ pub fn address(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 77, FIRST + host as u8)
 }
 
+/// By which IP all of them talk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// IPv4, which the router translates.
+    Ipv4,
+    /// IPv6 alone.
+    Ipv6,
+}
+
+impl By {
+    /// The server.
+    pub fn server(self) -> IpAddr {
+        match self {
+            By::Ipv4 => server_address(0),
+            By::Ipv6 => ipv6(IPV6_SERVER, 2).into(),
+        }
+    }
+
+    /// The first hop beyond the line.
+    pub fn provider(self) -> IpAddr {
+        match self {
+            By::Ipv4 => PROVIDER_IP.into(),
+            By::Ipv6 => ipv6(IPV6_LINE, 1).into(),
+        }
+    }
+}
+
+fn ipv6(network: u16, host: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 2, 0, network, 0, 0, 0, host)
+}
+
+/// IPv6 in a new namespace, from a thread inside it: on at once, and nothing by itself.
+fn prepare_ipv6(forwards: bool) -> Result<(), Error> {
+    for (key, value) in [
+        ("conf.all.disable_ipv6", "0"),
+        ("conf.default.disable_ipv6", "0"),
+        ("conf.default.accept_dad", "0"),
+        ("conf.default.accept_ra", "0"),
+        ("conf.all.forwarding", if forwards { "1" } else { "0" }),
+        ("icmp.ratelimit", "0"),
+    ] {
+        set_sysctl(&format!("net.ipv6.{key}"), value)?;
+    }
+    Ok(())
+}
+
 impl SharedLan {
+    /// The same by IPv6 alone: the router is known by its address of the link, as from its advertisements.
+    pub fn build_ipv6(experiment: &Experiment, hosts: usize) -> Result<Self, LabError> {
+        let host = |name: &str, forwards| {
+            let ns = Netns::new(name)?;
+            ns.run(|| prepare(name).and_then(|()| prepare_ipv6(forwards)))??;
+            Ok::<_, Error>(ns)
+        };
+        let (server, provider, router) = (
+            host("server 1", false)?,
+            host("provider", true)?,
+            host("box", true)?,
+        );
+        let by = By::Ipv6;
+        connect(
+            &provider,
+            "srv1",
+            ipv6(IPV6_SERVER, 1),
+            &server,
+            by.server(),
+        )?;
+        let ours = ipv6(IPV6_LINE, 2);
+        let line = |name: &str, own: IpAddr, far: IpAddr| {
+            let tun = end(name, TunKind::Tun, own, 64, None)?;
+            net::add_default_route(far)?;
+            Ok::<_, Error>(tun)
+        };
+        let ends = Ends {
+            provider: provider.run(|| line("line", by.provider(), ours.into()))??,
+            gateway: router.run(|| line("wan", ours.into(), by.provider()))??,
+            kind: TunKind::Tun,
+        };
+        let tap = |name: &str, host| end(name, TunKind::Tap, ipv6(IPV6_LAN, host), 64, None);
+        let mut ports = vec![router.run(|| tap("lan", 1))??];
+        let way_out = router.run(|| net::link_address("lan"))??;
+        let mut all = Vec::new();
+        for i in 0..hosts {
+            let ns = host(&format!("host {i}"), false)?;
+            let name = device(i);
+            ports.push(ns.run(|| tap(&name, u16::from(FIRST) + i as u16))??);
+            ns.run(|| net::add_default_route_on(&name, way_out))??;
+            all.push(ns);
+        }
+        Ok(SharedLan {
+            line: Emulator::start(ends, experiment.line_config(1))?,
+            switch: Switch::start(ports)?,
+            hosts: all,
+            server,
+            _provider: provider,
+            router,
+        })
+    }
+
     /// So many hosts on the line of an experiment.
     pub fn build(experiment: &Experiment, hosts: usize) -> Result<Self, LabError> {
         let host = |name: &str| {
@@ -100,7 +206,7 @@ impl SharedLan {
 /// What a switch does to frames.
 #[derive(Debug)]
 struct Faults {
-    /// Of frames to groups of IPv4, thousandths.
+    /// Of frames to groups of IPv4 and to that of beacons, thousandths.
     lost: AtomicU32,
     /// Ports without a cable, a bit each.
     unplugged: AtomicU64,
@@ -216,7 +322,7 @@ fn pass(
     for (i, port) in ports.iter().enumerate() {
         let is_there = i != from && unplugged >> i & 1 == 0;
         let is_wanted = is_group || known.is_none_or(|k| k == i);
-        let is_group_ip = to.starts_with(&IPV4_GROUP);
+        let is_group_ip = to.starts_with(&IPV4_GROUP) || to == IPV6_BEACONS;
         let is_lost = is_group_ip && ((apart >> i ^ apart >> from) & 1 != 0 || luck.unit() < lost);
         if is_there && is_wanted && !is_lost {
             // A device that is full loses it, as a switch does.

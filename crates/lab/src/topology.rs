@@ -148,7 +148,8 @@ impl Topology {
             let [a, b, c, _] = BOX_IP.octets();
             let near = Ipv4Addr::new(a, b, c + i as u8, 1);
             let far = Ipv4Addr::new(a, b, c + i as u8, 2);
-            connect_by(front, &format!("home{i}"), near, host, device, far.into())?;
+            let name = format!("home{i}");
+            connect_by(front, &name, near.into(), host, device, far.into())?;
         }
         Ok(ends)
     }
@@ -170,33 +171,34 @@ impl Topology {
 pub(crate) fn connect(
     near: &Netns,
     device: &str,
-    near_ip: Ipv4Addr,
+    near_ip: impl Into<IpAddr>,
     far: &Netns,
     far_ip: IpAddr,
 ) -> Result<(), LabError> {
-    connect_by(near, device, near_ip, far, HOST, far_ip)
+    connect_by(near, device, near_ip.into(), far, HOST, far_ip)
 }
 
 /// The same with a name for the host's device.
 fn connect_by(
     near: &Netns,
     device: &str,
-    near_ip: Ipv4Addr,
+    near_ip: IpAddr,
     far: &Netns,
     far_device: &str,
     far_ip: IpAddr,
 ) -> Result<(), LabError> {
+    let prefix = if near_ip.is_ipv4() { 24 } else { 64 };
     near.run(|| {
         net::add_veth(device, far_device, far)?;
-        net::add_address(device, near_ip.into(), 24)?;
+        net::add_address(device, near_ip, prefix)?;
         no_offloads(device)?;
         net::up(device, None)
     })??;
     far.run(|| {
-        net::add_address(far_device, far_ip, 24)?;
+        net::add_address(far_device, far_ip, prefix)?;
         no_offloads(far_device)?;
         net::up(far_device, None)?;
-        net::add_default_route(near_ip.into())
+        net::add_default_route(near_ip)
     })??;
     Ok(())
 }
@@ -205,7 +207,7 @@ fn connect_by(
 pub(crate) fn end(
     device: &str,
     kind: TunKind,
-    ip: Ipv4Addr,
+    ip: impl Into<IpAddr>,
     prefix: u8,
     way_out: Option<Ipv4Addr>,
 ) -> Result<Tun, Error> {

@@ -19,8 +19,7 @@ use evenkeel_core::plan::Mode;
 use evenkeel_core::sharing::{Demand, Report, Said};
 use evenkeel_core::{Direction, PerDirection, Rate};
 use evenkeel_kernel::{Session, StateDir};
-use evenkeel_lab::addresses::server_address;
-use evenkeel_lab::shared_lan::{ROUTER, SharedLan, device};
+use evenkeel_lab::shared_lan::{By, ROUTER, SharedLan, device};
 use evenkeel_lab::{Experiment, StateRoot, metrics};
 use evenkeel_measure::PROBE_PORT;
 use evenkeel_measure::echo::Echo;
@@ -33,14 +32,13 @@ type Followed = JoinHandle<Result<Result<Ended, evenkeel_autorate::Error>, evenk
 
 /// Before the first upload, s: what is probed is found meanwhile.
 const CALM: f64 = 3.0;
-/// The first hop beyond the line.
-const PROVIDER: &str = "100.64.0.1";
 /// From the start of one evenkeel to the next: a kernel answers only some probes at once.
 const APART: Duration = Duration::from_millis(700);
 
 /// Starts and ends of uploads in s, by host; `evenkeels`: so many hosts have one, the first of them.
 struct Play<'a> {
     experiment: &'a str,
+    by: By,
     uploads: &'a [(f64, f64)],
     evenkeels: usize,
     lasts: f64,
@@ -76,6 +74,7 @@ struct Seen {
 type Heard = Arc<std::sync::Mutex<Vec<String>>>;
 
 fn follow(
+    by: By,
     host: &Netns,
     name: &str,
     device: &str,
@@ -87,7 +86,7 @@ fn follow(
         request: request(device, Mode::Ping),
         bounds: PerDirection::default(),
         // Where several look for it at once, kernels on the way do not answer all.
-        targets: vec![PROVIDER.parse().unwrap()],
+        targets: vec![by.provider().to_string().parse().unwrap()],
         budget: None,
         expected: PerDirection::default(),
         cooperate: Some(Cooperate::default()),
@@ -114,7 +113,7 @@ fn uploads(p: &Play<'_>, lan: &SharedLan) -> Load {
         let flow = Flow {
             name: format!("host {i}"),
             direction: Direction::Up,
-            server: SocketAddr::new(server_address(0), 50_001 + i as u16),
+            server: SocketAddr::new(p.by.server(), 50_001 + i as u16),
             start: Duration::from_secs_f64(*from) + Duration::from_millis(2 * i as u64),
             congestion: "cubic".into(),
             send_buffer: None,
@@ -155,8 +154,11 @@ fn play(p: &Play<'_>) -> Seen {
     let mut e = Experiment::load(&file).unwrap();
     e.servers.truncate(1);
     let n = p.uploads.len();
-    let lan = SharedLan::build(&e, n + 2).unwrap();
-    let target = SocketAddr::new(server_address(0), PROBE_PORT);
+    let lan = match p.by {
+        By::Ipv4 => SharedLan::build(&e, n + 2).unwrap(),
+        By::Ipv6 => SharedLan::build_ipv6(&e, n + 2).unwrap(),
+    };
+    let target = SocketAddr::new(p.by.server(), PROBE_PORT);
     let _echo = lan.server.run(|| Echo::start(target)).unwrap().unwrap();
     let config = ProbeConfig {
         target,
@@ -172,12 +174,21 @@ fn play(p: &Play<'_>) -> Seen {
         .map(|i| {
             let (host, root) = (&lan.hosts[i], roots[i].path());
             std::thread::sleep(APART);
-            follow(host, &format!("host {i}"), &device(i), root, &order, &said)
+            let name = format!("host {i}");
+            follow(p.by, host, &name, &device(i), root, &order, &said)
         })
         .collect();
     if p.gateway {
         let root = roots[p.evenkeels].path();
-        running.push(follow(&lan.router, "gateway", "wan", root, &order, &said));
+        running.push(follow(
+            p.by,
+            &lan.router,
+            "gateway",
+            "wan",
+            root,
+            &order,
+            &said,
+        ));
     }
     lan.line.mark();
     let load = uploads(p, &lan);
@@ -204,7 +215,10 @@ fn play(p: &Play<'_>) -> Seen {
     let end = start + Duration::from_secs_f64(p.lasts);
     let before = start.saturating_sub(Duration::from_secs(1));
     let all = metrics::series(&probes.udp.probes, wall + before, wall + end);
-    let payload = 1448.0 / 1500.0;
+    let payload = match p.by {
+        By::Ipv4 => 1448.0 / 1500.0,
+        By::Ipv6 => 1428.0 / 1500.0,
+    };
     Seen {
         bins: outcomes.into_iter().map(|o| o.bins).collect(),
         increases: increases(&all),
@@ -355,6 +369,7 @@ fn play_of<'a>(
 ) -> Play<'a> {
     Play {
         experiment,
+        by: By::Ipv4,
         uploads,
         evenkeels: uploads.len(),
         lasts: 30.0,
@@ -506,6 +521,48 @@ fn beacons_are_forged() {
     let worst = seen.worst(0..4, 0.25, 10.0, 30.0);
     println!("worst 2 s: {worst:.2} of a share");
     assert!(worst >= 0.5, "{worst}");
+}
+
+/// Two on a LAN that has no IPv4: they meet and share as by IPv4, though some beacons get lost.
+#[test]
+fn two_share_vdsl100_by_ipv6() {
+    if !common::in_virtual_time("two_share_vdsl100_by_ipv6") {
+        return;
+    }
+    let seen = play(&Play {
+        by: By::Ipv6,
+        ..play_of("vdsl100", &all(2), &[(0.0, Happens::Loses(300))])
+    });
+    println!("{:?}", seen.said);
+    seen.print("vdsl100 by IPv6, 2 hosts", 10.0, 30.0);
+    // Who is silent before the load is forgotten, and met again.
+    for host in ["host 0: fe80::", "host 1: fe80::"] {
+        let last = seen.said.iter().rfind(|s| s.contains(host));
+        assert!(last.unwrap().contains("it is shared"), "{:?}", seen.said);
+    }
+    let shares = seen.shares(10.0, 30.0);
+    assert!(seen.increase(10.0, 30.0) <= 3.0);
+    assert!(jain(&shares) >= 0.98, "{shares:?}");
+    assert!(shares.iter().sum::<f64>() >= 0.95, "{shares:?}");
+}
+
+#[test]
+fn behind_a_gateway_by_ipv6() {
+    if !common::in_virtual_time("behind_a_gateway_by_ipv6") {
+        return;
+    }
+    let seen = play(&Play {
+        gateway: true,
+        by: By::Ipv6,
+        ..play_of("vdsl100", &all(2), &[])
+    });
+    seen.print("gateway by IPv6", 10.0, 30.0);
+    println!("{:?}", seen.said);
+    let behind = seen
+        .said
+        .iter()
+        .filter(|s| s.contains("shaping is left to it"));
+    assert_eq!(behind.count(), 2, "{:?}", seen.said);
 }
 
 #[test]

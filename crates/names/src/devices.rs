@@ -33,6 +33,14 @@ pub struct Host {
     pub addresses: BTreeSet<IpAddr>,
 }
 
+impl Host {
+    /// Whether this is its hardware address, in lower case, a name or an address of its.
+    pub fn is_called(&self, name: &str) -> bool {
+        let address = || name.parse().is_ok_and(|a| self.addresses.contains(&a));
+        self.hardware == name || self.names.contains(name) || address()
+    }
+}
+
 /// A line of a list: a hardware address or none, an address, and a name or none.
 type Entry = (String, IpAddr, String);
 
@@ -49,6 +57,19 @@ pub fn hosts() -> Vec<Host> {
     together(entries)
 }
 
+/// What each address is called: by a name, or else by its hardware address.
+pub fn labels(hosts: &[Host]) -> HashMap<IpAddr, String> {
+    let mut labels = HashMap::new();
+    for host in hosts {
+        let name = host.names.iter().min_by_key(|n| n.len());
+        let Some(name) = name.or(Some(&host.hardware).filter(|h| !h.is_empty())) else {
+            continue;
+        };
+        labels.extend(host.addresses.iter().map(|a| (*a, name.clone())));
+    }
+    labels
+}
+
 /// What the names of devices stand for.
 pub(crate) fn find(names: &BTreeSet<String>) -> Keys {
     keys(names, &hosts(), &conntrack::insides())
@@ -58,12 +79,10 @@ fn keys(names: &BTreeSet<String>, hosts: &[Host], connections: &HashMap<NameKey,
     let mut keys = Keys::new();
     let mut whose: BTreeMap<IpAddr, Vec<&String>> = BTreeMap::new();
     for name in names {
-        let mut addresses: BTreeSet<IpAddr> = name.parse().into_iter().collect();
-        for host in hosts {
-            let known = host.hardware == *name || host.names.contains(name);
-            if known || host.addresses.iter().any(|a| addresses.contains(a)) {
-                addresses.extend(&host.addresses);
-            }
+        let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();
+        addresses.extend(name.parse::<IpAddr>());
+        for host in hosts.iter().filter(|h| h.is_called(name)) {
+            addresses.extend(&host.addresses);
         }
         let entry: &mut BTreeSet<NameKey> = keys.entry(name.clone()).or_default();
         for address in addresses {
@@ -222,6 +241,10 @@ mod tests {
             ["tv", "telly", "telly.lan"].map(str::to_owned).into()
         );
         assert_eq!(tv.addresses.len(), 2);
+        let called = labels(&hosts);
+        let name = |a: &str| called[&a.parse().unwrap()].clone();
+        assert_eq!(name("2001:db8::5"), "tv");
+        assert_eq!(name("2001:db8::77"), "phone");
         let outside = NameKey::Tuple {
             proto: 17,
             local_port: 6,

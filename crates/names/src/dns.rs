@@ -30,10 +30,10 @@ pub(crate) struct Book {
 
 impl Book {
     pub(crate) fn new(names: BTreeSet<String>) -> Self {
-        let names = names.into_iter().map(|n| (n, HashMap::new()));
-        Book {
-            names: names.collect(),
-        }
+        let mut book = Book::default();
+        book.names
+            .extend(names.into_iter().map(|n| (n, HashMap::new())));
+        book
     }
 
     /// Takes what a name server answered; whether an address is new.
@@ -76,7 +76,8 @@ impl Book {
             addresses.retain(|_, until| *until > now);
             if !addresses.is_empty() {
                 let all = addresses.keys().map(|a| NameKey::Remote(*a));
-                keys.insert(name.clone(), all.collect());
+                let entry: &mut BTreeSet<NameKey> = keys.entry(name.clone()).or_default();
+                entry.extend(all);
             }
         }
         keys

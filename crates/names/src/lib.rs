@@ -17,7 +17,7 @@ use evenkeel_core::rules::FlowRule;
 use evenkeel_kernel::Known;
 
 pub use conntrack::insides;
-pub use devices::{Host, hosts};
+pub use devices::{Host, hosts, labels};
 
 /// What is known of the names of some rules.
 #[derive(Debug, Default)]
@@ -31,9 +31,12 @@ pub struct Names {
 impl Names {
     /// For these rules.
     pub fn new(rules: &[FlowRule]) -> Self {
-        let all =
-            |of: fn(&FlowRule) -> Option<&String>| rules.iter().filter_map(of).cloned().collect();
-        let names: BTreeSet<String> = all(|r| r.name.as_ref());
+        let all = |of: fn(&FlowRule) -> Option<&String>| {
+            let mut names = BTreeSet::new();
+            names.extend(rules.iter().filter_map(of).cloned());
+            names
+        };
+        let names = all(|r| r.name.as_ref());
         Names {
             book: dns::Book::new(names),
             programs: all(|r| r.program.as_ref()),

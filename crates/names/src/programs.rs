@@ -95,7 +95,9 @@ fn is_container(bare: &str, name: &str) -> bool {
 fn processes() -> BTreeMap<u32, Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
-    ids.filter_map(|id| Some((id, process(id)?))).collect()
+    let mut all = BTreeMap::new();
+    all.extend(ids.filter_map(|id| Some((id, process(id)?))));
+    all
 }
 
 fn process(id: u32) -> Option<Process> {
@@ -141,7 +143,9 @@ fn groups(all: &HashSet<u32>, processes: &BTreeMap<u32, Process>) -> BTreeSet<Na
         let place = root.join(path.trim_start_matches('/'));
         fs::metadata(place).ok().map(|m| NameKey::Cgroup(m.ino()))
     });
-    numbers.collect()
+    let mut keys = BTreeSet::new();
+    keys.extend(numbers);
+    keys
 }
 
 /// Their sockets.

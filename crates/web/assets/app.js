@@ -105,7 +105,9 @@ function showFlows(flows) {
   const kbit = (v) => (v ? words(rate(v)) : "–");
   $("flows").tBodies[0].replaceChildren(...flows.slice(0, 30).map((f) => {
     const row = make("tr", null, f.ended ? "ended" : "");
-    row.append(cell(f.local), cell(f.remote), cell(kbit(f.down_kbit), "n"), cell(kbit(f.up_kbit), "n"),
+    const local = cell(f.host ?? f.local);
+    local.title = f.local;
+    row.append(local, cell(f.remote), cell(kbit(f.down_kbit), "n"), cell(kbit(f.up_kbit), "n"),
       cell(f.rtt_ms == null ? "–" : ms(f.rtt_ms), "n"), tierOf(f), cell(f.cgroup ?? "–"),
       cell((f.ended ? "ended; " : "") + (f.queue ? `waits (${QUEUES[f.queue]}); ` : "") + f.why, "why"));
     return row;

@@ -1,22 +1,23 @@
-//! Counts what a line moves while it is followed, and warns of its budget.
+//! Counts what a line moves while it is followed, and how long it is in use, and warns of budgets.
 //!
 //! Principles: the device's counters are the truth and stand in the file, so that a kill loses nothing (`Usage`); hosts and
 //! programs come from the flows that are in the programs' table, which forgets only when it is full; what cannot be written is
-//! said once. Non-goals: slowing down, which a rule does (`after 500GB/month`).
+//! said once. Non-goals: slowing down, which a rule does (`after 500GB/month`, `after 2h/day`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use evenkeel_core::PerDirection;
 use evenkeel_core::classify::Tier;
-use evenkeel_core::rules::Volume;
+use evenkeel_core::rules::{Budget, Used};
 use evenkeel_datapath::Maps;
 use evenkeel_datapath::values::{Key, NameKey};
+use evenkeel_history::UseTimer;
 use evenkeel_history::usage::{Counter, Kind, Moved, Usage};
 use evenkeel_kernel::{Error, Session, state};
-use evenkeel_names::{Host, hosts, insides};
+use evenkeel_names::{Host, hosts, insides, labels};
 use evenkeel_sys::clock;
 
 use crate::flows::{group_names, tuple};
@@ -34,11 +35,13 @@ pub(crate) struct Accountant {
     device: String,
     file: PathBuf,
     usage: Usage,
-    budget: Option<Volume>,
+    budgets: Vec<Budget>,
+    in_use: UseTimer,
     /// Flows that began before are of another time.
     began: Duration,
     tiers: Option<[Moved; 4]>,
     flows: HashMap<Key, Moved>,
+    hosts: Vec<Host>,
     labels: HashMap<IpAddr, String>,
     labelled: Option<Duration>,
     saved: Option<Duration>,
@@ -54,18 +57,19 @@ fn moved<T>(of: &PerDirection<T>, bytes: impl Fn(&T) -> u64) -> Moved {
 
 impl Accountant {
     /// Goes on from the file.
-    pub(crate) fn start(dir: &Path, device: &str, budget: Option<Volume>) -> Self {
+    pub(crate) fn start(dir: &Path, device: &str, budgets: &[Budget]) -> Self {
         let file = Usage::file(dir, device);
-        let mut usage = Usage::load(&file).unwrap_or_default();
-        usage.budget = budget.map(|b| b.0);
+        let now = clock::monotonic();
         Accountant {
             device: device.to_owned(),
+            usage: Usage::load(&file).unwrap_or_default(),
             file,
-            usage,
-            budget,
-            began: clock::monotonic(),
+            budgets: budgets.to_vec(),
+            in_use: UseTimer::new(now),
+            began: now,
             tiers: None,
             flows: HashMap::new(),
+            hosts: Vec::new(),
             labels: HashMap::new(),
             labelled: None,
             saved: None,
@@ -73,23 +77,24 @@ impl Accountant {
         }
     }
 
-    /// Bytes of this month: of the line, and of the device on our side that has these addresses.
-    pub(crate) fn this_month(&self) -> (u64, impl Fn(&[IpAddr]) -> u64) {
-        let month = self.usage.month_of(&date(0));
-        let labels = self.labels.clone();
-        let all = month.total.both();
-        let of = move |addresses: &[IpAddr]| {
-            let mut names: Vec<String> = addresses.iter().map(|a| label(&labels, *a)).collect();
-            names.sort();
-            names.dedup();
-            let hosts = names.iter().filter_map(|n| month.hosts.get(n));
-            hosts.map(|m| m.both()).sum()
+    /// What was used this month and today: by the line, or by the device on our side that has this name.
+    pub(crate) fn used(&self, host: Option<&str>) -> Used {
+        let Some(name) = host else {
+            return self.usage.used(&date(0), None);
         };
-        (all, of)
+        // It is in the file under whatever it was known by at the time.
+        let mut names = BTreeSet::new();
+        names.insert(name.to_owned());
+        for host in self.hosts.iter().filter(|h| h.is_called(name)) {
+            names.extend(host.names.iter().cloned());
+            names.insert(host.hardware.clone());
+            names.extend(host.addresses.iter().map(IpAddr::to_string));
+        }
+        self.usage.used(&date(0), Some(&names))
     }
 
     /// Counts, and says what there is to say.
-    pub(crate) fn count(&mut self, maps: Option<&Maps>, now: Duration) -> Option<String> {
+    pub(crate) fn count(&mut self, maps: Option<&Maps>, now: Duration) -> Vec<String> {
         let today = date(0);
         let counted = self.count_device(&today);
         if let (Ok(()), Some(maps)) = (&counted, maps) {
@@ -97,22 +102,25 @@ impl Accountant {
                 .count_tiers(maps, &today)
                 .and_then(|()| self.count_flows(maps, &today, now));
         }
-        let warning = self
-            .budget
-            .and_then(|b| Some((b, self.usage.warns(&today, b.0)?)));
-        let said = warning.map(|(budget, share)| match share {
-            100 => format!("{}: the budget of {budget} is used up", self.device),
-            share => format!(
-                "{}: {share} % of the budget of {budget} is used",
-                self.device
-            ),
-        });
+        let mut said = self.warnings(&today);
         let is_due = self.saved.is_none_or(|at| now.saturating_sub(at) >= SAVE);
-        if counted.is_ok() && (is_due || said.is_some()) {
+        if counted.is_ok() && (is_due || !said.is_empty()) {
             self.saved = Some(now);
-            return self.save().or(said);
+            said.extend(self.save());
         }
         said
+    }
+
+    /// What there is to say of budgets.
+    fn warnings(&mut self, today: &str) -> Vec<String> {
+        let used = |b: &Budget| (b.clone(), self.used(b.host.as_deref()));
+        let budgets: Vec<(Budget, Used)> = self.budgets.iter().map(used).collect();
+        let warned = self.usage.warns(today, &budgets).into_iter();
+        let said = warned.map(|(budget, share)| match share {
+            100 => format!("{}: {} is used up", self.device, budget.words()),
+            _ => format!("{}: {share} % of {} is used", self.device, budget.words()),
+        });
+        said.collect()
     }
 
     /// Writes the file; what went wrong, once.
@@ -168,7 +176,8 @@ impl Accountant {
             .is_none_or(|at| now.saturating_sub(at) >= HOSTS)
         {
             self.labelled = Some(now);
-            self.labels = labels(hosts());
+            self.hosts = hosts();
+            self.labels = labels(&self.hosts);
         }
         let flows = maps.flows()?;
         let has_own = flows.iter().any(|f| f.1.cgroup > 1);
@@ -179,6 +188,7 @@ impl Accountant {
         };
         let inside: HashMap<NameKey, IpAddr> = insides();
         let mut kept = HashMap::with_capacity(flows.len());
+        let mut moved_by: BTreeMap<String, u64> = BTreeMap::new();
         for (key, flow) in flows {
             let sum = moved(&flow.direction, |d| d.bytes);
             let known = self.flows.get(&key).copied();
@@ -192,27 +202,20 @@ impl Accountant {
                 None => label(&self.labels, key.local),
             };
             self.usage.add(today, Kind::Host, &host, more);
+            *moved_by.entry(host).or_default() += more.both();
             if let Some(path) = groups.get(&flow.cgroup) {
                 let program = path.rsplit('/').next().unwrap_or(path);
                 self.usage.add(today, Kind::Program, program, more);
             }
         }
         self.flows = kept;
+        let in_use = self.in_use.look(now, &moved_by);
+        self.usage.add_time(today, None, in_use.line);
+        for (host, time) in in_use.hosts {
+            self.usage.add_time(today, Some(&host), time);
+        }
         Ok(())
     }
-}
-
-/// What each address is called: by a name, or else by its hardware address.
-fn labels(hosts: Vec<Host>) -> HashMap<IpAddr, String> {
-    let mut labels = HashMap::new();
-    for host in hosts {
-        let name = host.names.into_iter().min_by_key(String::len);
-        let Some(name) = name.or(Some(host.hardware).filter(|h| !h.is_empty())) else {
-            continue;
-        };
-        labels.extend(host.addresses.into_iter().map(|a| (a, name.clone())));
-    }
-    labels
 }
 
 fn label(labels: &HashMap<IpAddr, String>, address: IpAddr) -> String {

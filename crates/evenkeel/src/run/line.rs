@@ -147,13 +147,13 @@ impl Job {
             voice.say(&format!("{head}{said}"));
         }
         let (voice, pulse) = (Arc::clone(voice), self.pulse.clone());
-        let volume = config.of(&device).volume;
+        let budgets = config.of(&device).budgets.0.clone();
         let people = {
             let (device, dir) = (device.clone(), args.profile_dir.clone());
             let (rules, by_hand) = (settings.request.rules.clone(), self.by_hand.clone());
             let says = Arc::clone(&self.common.voice);
             move || {
-                let accountant = Accountant::start(&dir, &device, volume);
+                let accountant = Accountant::start(&dir, &device, &budgets);
                 People::start(&device, &rules, by_hand, accountant, move |said| {
                     says.say(said);
                 })

@@ -142,7 +142,7 @@ impl Keeper {
             let done = if is_open { self.open(now) } else { Ok(()) };
             if counts {
                 self.counted = Some(now);
-                if let Some(said) = self.accountant.count(self.maps.as_ref(), now) {
+                for said in self.accountant.count(self.maps.as_ref(), now) {
                     (self.say)(&said);
                 }
             }
@@ -183,17 +183,11 @@ impl Keeper {
         }
         let mut known = self.names.known(now);
         known.by_hand = self.by_hand.all();
-        if self.rules.iter().any(|r| r.after.is_some()) {
-            let (all, of) = self.accountant.this_month();
-            known.moved_by_all = all;
-            for (name, keys) in &known.devices {
-                let addresses = keys.iter().filter_map(|k| match k {
-                    NameKey::Local(address) => Some(*address),
-                    _ => None,
-                });
-                known
-                    .moved
-                    .insert(name.clone(), of(&addresses.collect::<Vec<_>>()));
+        known.used_by_all = self.accountant.used(None);
+        for rule in self.rules.iter().filter(|r| r.after.is_some()) {
+            if let Some(host) = &rule.device {
+                let used = self.accountant.used(Some(host));
+                known.used.insert(host.clone(), used);
             }
         }
         let set = rule_set(&self.rules, &known)?;

@@ -162,7 +162,7 @@ pub(super) fn settings(
         },
         bounds: bounds(args, line)?,
         targets: targets.clone(),
-        budget: line.budget,
+        budget: line.probe_budget,
         expected: PerDirection::default(),
         cooperate: is_on.then(|| Cooperate {
             secret: config.secret.clone(),

@@ -180,6 +180,10 @@ fn programs_names_devices_and_times() {
                 .unwrap();
             let send = || drop(another.send_to(&long, "192.0.2.2:9001"));
             goes_to(dir, "a device whose address is translated", "bulk", send);
+            let flows = evenkeel(dir, "flows wan --json").1;
+            let flows: Vec<serde_json::Value> = serde_json::from_str(&flows).unwrap();
+            let flow = flows.iter().find(|f| f["remote"] == "192.0.2.2:9001");
+            assert_eq!(flow.unwrap()["host"], "02:00:5e:00:53:01", "{flow:?}");
         }
         // A program, which began before anybody looked.
         let sink = far.ns.run(|| UdpSocket::bind("192.0.2.2:44444").unwrap());
@@ -339,7 +343,7 @@ fn usage_survives_a_kill_and_a_budget_is_said() {
         );
         let text = usage("");
         assert!(
-            text.contains("upload") && text.contains("of the budget of 2.00 MB"),
+            text.contains("upload") && text.contains("of the budget of 2MB/month is used"),
             "{text}"
         );
         assert!(
@@ -347,5 +351,61 @@ fn usage_survives_a_kill_and_a_budget_is_said() {
             "{text}"
         );
         assert!(!usage("--by tier").contains("this machine"));
+    });
+}
+
+/// A device of ours that talks has its time counted, also across a kill; then it is said, and a rule holds.
+#[test]
+fn a_budget_of_time_is_kept_for_a_device() {
+    if !root("a_budget_of_time_is_kept_for_a_device") {
+        return;
+    }
+    in_namespace(|dir| {
+        let (_far, tv) = home();
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        let config = "budget = 'host 02:00:5E:00:53:01 1 min/day, 5 h/day'\n\
+                      rules = ['bulk device 02:00:5e:00:53:01 after 1min/day']\n";
+        std::fs::write(dir.join("none.toml"), config).unwrap();
+        // It had 41 s today, so that nobody waits for them here.
+        let date = Command::new("date").arg("+%F").output().unwrap();
+        let today = String::from_utf8(date.stdout).unwrap();
+        let today = today.trim();
+        std::fs::create_dir(dir.join("lines")).unwrap();
+        let before = format!(
+            r#"{{"version":1,"days":{{"{today}":{{"hosts_in_use":{{"02:00:5e:00:53:01":41}}}}}}}}"#
+        );
+        std::fs::write(dir.join("lines/wan.usage.json"), before).unwrap();
+        let socket = tv
+            .ns
+            .run(|| UdpSocket::bind("10.8.0.2:0").unwrap())
+            .unwrap();
+        let send = || drop(socket.send_to(&[0; 1000], "192.0.2.2:9000"));
+        send();
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        goes_to(dir, "a device that has time left", "best-effort", send);
+        let says = |what: &str| {
+            until(what, || {
+                send();
+                crate::running::said(dir).contains(what)
+            });
+        };
+        let budget = "02:00:5e:00:53:01's budget of 1min/day is used";
+        says(&format!("80 % of {budget}"));
+        run.signal(nix::sys::signal::Signal::SIGKILL);
+        assert_ne!(run.end().0, 0);
+        let run = Running::start(dir, "run wan --rate 20mbit 5mbit");
+        says(&format!("{budget} up"));
+        assert!(!crate::running::said(dir).contains("80 %"));
+        goes_to(dir, "a device that has no time left", "bulk", send);
+        run.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(run.end().0, 0);
+        let args = format!("usage wan --profile-dir {}", dir.join("lines").display());
+        let text = evenkeel(dir, &args).1;
+        assert!(text.contains("  02:00:5e:00:53:01"), "{text}");
+        assert!(
+            text.contains(" % of the budget of 5h/day is used"),
+            "{text}"
+        );
+        println!("{text}");
     });
 }

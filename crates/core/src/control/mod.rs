@@ -60,6 +60,9 @@ const CALM: f64 = 0.3;
 const LINGER: f64 = 1.0;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
+/// Far sides' clocks tell directions apart only to so much, s, while both are used: a tick of 1 ms of what came and one of
+/// what is compared with it (decision 0094).
+const CLOCKS: f64 = 0.002;
 /// Two probes differ by this share of what delays wander by, with stamps and without, or by the
 /// steps of stamps, s.
 const APART: [f64; 2] = [0.2, 0.3];
@@ -239,15 +242,18 @@ impl Controller {
             1.0
         };
         // What tells directions apart also takes what the other one wanders by away.
+        let both = serial(&self.directions[i.other()]) > 0.0;
+        let by_clocks = is_apart && self.offsets.is_none() && both;
+        let clocks = if by_clocks { CLOCKS } else { 0.0 };
         let (stamps, apart) = if is_apart {
-            (STAMP, APART[0])
+            (STAMP + 0.5 * clocks, APART[0])
         } else {
             (0.0, APART[1])
         };
         Context {
             now,
             rtt: self.base.value().unwrap_or(0.02),
-            rise: (sooner * wander).max(1.5 * serial_all),
+            rise: (sooner * wander).max(1.5 * serial_all) + clocks,
             wander,
             unexplained: (wander - explained).max(0.0),
             pace: self.passive.map_or(self.pace, |p| p.max(self.pace)),

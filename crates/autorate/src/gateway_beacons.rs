@@ -1,8 +1,8 @@
 //! A gateway tells those behind it that it shapes for them.
 //!
 //! Principles: on each network of its own beside the line, with the key that hosts there derive from what they see of it, by
-//! IPv4 and by IPv6, where it passes those on; seldom, since nothing follows at once; networks that are not there or cannot be told are left out. Non-goals: what the
-//! hosts do about it (`cooperation`).
+//! IPv4 and by IPv6, where it passes those on; seldom, since nothing follows at once; networks that are not there or cannot
+//! be told are left out. Non-goals: what the hosts do about it (`cooperation`).
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! Whose queue it is: that of what we send, or of what is sent to us.
 //!
-//! Principles: one-way times tell where the far side stamps, and far sides' clocks where connections bear stamps; else a queue is where it follows a
-//! cut: what we send is known to be less at once, and a queue towards us keeps arrivals at what
-//! the line carries. Non-goals: the cuts themselves (`direction`).
+//! Principles: one-way times tell where the far side stamps, and far sides' clocks where connections bear stamps; else a
+//! queue is where it follows a cut: what we send is known to be less at once, and a queue towards us keeps arrivals at
+//! what the line carries. Non-goals: the cuts themselves (`direction`).
 
 use super::direction::Phase;
 use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};

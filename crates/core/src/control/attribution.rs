@@ -49,10 +49,10 @@ impl Controller {
                 down: queue - up,
             };
         }
-        if let Some(down) = self.peer_clocks.queue(came) {
-            self.told_apart = now;
+        if let Some(met) = self.peer_clocks.queue(came) {
+            (self.told_apart, self.clocks_off) = (now, met.off);
             self.attributed = None;
-            let down = down.min(queue).max(0.0);
+            let down = met.queue.min(queue).max(0.0);
             return PerDirection {
                 up: queue - down,
                 down,

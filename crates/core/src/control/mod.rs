@@ -58,11 +58,11 @@ const IDLE: f64 = 0.05;
 const CALM: f64 = 0.3;
 /// It is loaded for so long after the latest traffic.
 const LINGER: f64 = 1.0;
+/// What is in front of a probe without a queue takes up to so many times what a full packet takes: one, and what a burst
+/// adds.
+const IN_FRONT: f64 = 1.5;
 /// Stamps of whole ms are so much off.
 const STAMP: f64 = 0.0003;
-/// Far sides' clocks tell directions apart only to so much, s, while both are used: a tick of 1 ms of what came and one of
-/// what is compared with it (decision 0094).
-const CLOCKS: f64 = 0.002;
 /// Two probes differ by this share of what delays wander by, with stamps and without, or by the
 /// steps of stamps, s.
 const APART: [f64; 2] = [0.2, 0.3];
@@ -107,6 +107,8 @@ pub struct Controller {
     /// What the clocks of far sides tell, and when they told both directions apart.
     peer_clocks: PeerClocks,
     told_apart: f64,
+    /// And how far off that is, s.
+    clocks_off: f64,
     /// Where a queue is thought to be that nothing tells apart, and how often it was not there.
     attributed: Option<(Direction, u32)>,
     /// When that was last used or cut, and how long the queue was then, s.
@@ -177,6 +179,7 @@ impl Controller {
             more: 0.0,
             peer_clocks: PeerClocks::default(),
             told_apart: f64::MIN,
+            clocks_off: 0.0,
             attributed: None,
             attributed_at: (f64::MIN, 0.0),
             last_attributed: None,
@@ -223,37 +226,33 @@ impl Controller {
                 .filter(in_use)
                 .map_or(0.0, |c| packet / c)
         };
-        let mut serial_all = serial(&self.directions[i]);
+        let other = serial(&self.directions[i.other()]);
         let is_apart = self.tells_apart(now);
-        let beside = if is_apart {
-            0.0
-        } else {
-            serial(&self.directions[i.other()])
-        };
-        serial_all += beside;
+        let beside = if is_apart { 0.0 } else { other };
+        let serial_all = serial(&self.directions[i]) + beside;
         let wander = self.base.rise();
         let takes = |way: &DirectionState| way.known_to_carry().map(|c| packet / c);
-        let own = takes(&self.directions[i]).unwrap_or(f64::MAX);
-        let explained = 1.5 * (own + takes(&self.directions[i.other()]).unwrap_or(0.0));
+        let own = takes(&self.directions[i]).unwrap_or(f64::INFINITY);
+        let explained = IN_FRONT * (own + takes(&self.directions[i.other()]).unwrap_or(0.0));
         // Where a line is followed a false alarm costs less than a late one.
         let sooner = if self.directions[i].standing_queue(now) > 0.0 {
             SOONER
         } else {
             1.0
         };
+        // A direction that is not used has no queue that could be taken for one of this.
+        let by_clocks = is_apart && self.offsets.is_none() && other > 0.0;
+        let off = if by_clocks { self.clocks_off } else { 0.0 };
         // What tells directions apart also takes what the other one wanders by away.
-        let both = serial(&self.directions[i.other()]) > 0.0;
-        let by_clocks = is_apart && self.offsets.is_none() && both;
-        let clocks = if by_clocks { CLOCKS } else { 0.0 };
         let (stamps, apart) = if is_apart {
-            (STAMP + 0.5 * clocks, APART[0])
+            (STAMP + 0.5 * off, APART[0])
         } else {
             (0.0, APART[1])
         };
         Context {
             now,
             rtt: self.base.value().unwrap_or(0.02),
-            rise: (sooner * wander).max(1.5 * serial_all) + clocks,
+            rise: (sooner * wander).max(IN_FRONT * serial_all) + off,
             wander,
             unexplained: (wander - explained).max(0.0),
             pace: self.passive.map_or(self.pace, |p| p.max(self.pace)),

@@ -28,6 +28,8 @@ const COUNTED: f64 = 0.03;
 const DRIFT: f64 = 0.0002;
 /// No line holds anything for longer, s: what seems to have waited so long is of another connection with the same ports.
 const LONGEST: f64 = 5.0;
+/// A queue is off by so many ticks at most: one of what came, and one of what came without a queue.
+const OFF: f64 = 2.0;
 /// What came so much before or after something came at the same time, s; in want of that, so much. A queue that
 /// senders begin to make grows by a second each second.
 const TOGETHER: [f64; 4] = [0.005, 0.015, 0.05, 0.2];
@@ -65,8 +67,19 @@ struct PeerClock {
 #[derive(Debug, Clone)]
 pub(super) struct PeerClocks {
     all: Recent<(IpAddr, u32), PeerClock>,
-    /// What came of late: when, and the queue that it met, s.
-    queues: VecDeque<(f64, f64)>,
+    /// What came of late.
+    queues: VecDeque<Met>,
+}
+
+/// A packet that came, and the queue that it met.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Met {
+    /// When, s.
+    came: f64,
+    /// How long it waited, s.
+    pub queue: f64,
+    /// How far that may be off, s.
+    pub off: f64,
 }
 
 impl Default for PeerClocks {
@@ -87,26 +100,28 @@ impl PeerClocks {
             let new = PeerClock::new(stamp.tsval, came, calm);
             let clock = self.all.meet(key, came, || new);
             match clock.queue(stamp.tsval, came, calm) {
-                Some(queue) if queue < LONGEST => self.queues.push_back((came, queue)),
+                Some(queue) if queue < LONGEST => self.queues.push_back(Met {
+                    came,
+                    queue,
+                    off: clock.ticks.map_or(0.0, |t| OFF / t),
+                }),
                 Some(_) => *clock = new,
                 None => {}
             }
         }
-        let latest = self.queues.back().map_or(0.0, |q| q.0);
-        while self
-            .queues
-            .front()
-            .is_some_and(|q| latest - q.0 > TOGETHER[TOGETHER.len() - 1])
-        {
+        let latest = self.queues.back().map_or(0.0, |q| q.came);
+        let is_old = |q: &Met| latest - q.came > TOGETHER[TOGETHER.len() - 1];
+        while self.queues.front().is_some_and(is_old) {
             self.queues.pop_front();
         }
     }
 
-    /// The queue towards us that what came at `came` met, s; `None`: nothing tells.
-    pub(super) fn queue(&self, came: f64) -> Option<f64> {
+    /// The queue towards us that what came at `came` met; `None`: nothing tells.
+    pub(super) fn queue(&self, came: f64) -> Option<Met> {
         TOGETHER.into_iter().find_map(|together| {
-            let near = self.queues.iter().filter(|q| (q.0 - came).abs() < together);
-            near.map(|q| q.1).reduce(f64::min)
+            let is_near = |q: &&Met| (q.came - came).abs() < together;
+            let near = self.queues.iter().filter(is_near).copied();
+            near.min_by(|a, b| a.queue.total_cmp(&b.queue))
         })
     }
 
@@ -190,7 +205,7 @@ mod tests {
     };
 
     fn queue_ms(clocks: &PeerClocks, came: f64) -> Option<i64> {
-        clocks.queue(came).map(|q| (q * 1e3).round() as i64)
+        clocks.queue(came).map(|q| (q.queue * 1e3).round() as i64)
     }
 
     /// Without a queue from 1 to 2 s.
@@ -213,8 +228,10 @@ mod tests {
         ] {
             let far = Far { ticks, ..MS };
             let mut clocks = calm(&far);
-            let near = clocks.queue(1.99).map(|q| q < 0.0011);
-            assert_eq!(near, seen.map(|_| true), "{ticks}");
+            let near = clocks.queue(1.99);
+            let is_none = near.map(|q| q.queue < 0.0011);
+            assert_eq!(is_none, seen.map(|_| true), "{ticks}");
+            assert!(near.is_none_or(|q| q.off == 2.0 / ticks), "{near:?}");
             for n in 0..5 {
                 clocks.note(&[far.stamp(1, 2.0 + 0.005 * f64::from(n), 0.040)], false);
             }
@@ -272,7 +289,7 @@ mod tests {
             let at = 1.0 + 0.1 * f64::from(n);
             // A queue of ours by turns, which says nothing of it.
             clocks.note(&[far.stamp(1, at, 0.0)], n % 20 < 2);
-            most = clocks.queue(at + 0.01).map_or(most, |q| most.max(q));
+            most = clocks.queue(at + 0.01).map_or(most, |q| most.max(q.queue));
         }
         assert!(most < 0.002, "{most}");
     }

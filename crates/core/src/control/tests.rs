@@ -85,3 +85,50 @@ fn a_hop_that_stalls_once_is_no_evidence() {
         }
     }
 }
+
+/// A line of so much down, bytes/s, that is used in full, and `up`, of which so much is known, at 10 s.
+fn line(down: f64, up: Option<f64>) -> Controller {
+    let framing = Framing::new(Mode::None, 38, 84);
+    let settings = Settings::new(PerDirection::default(), framing, 1500);
+    let mut c = Controller::new(settings, Duration::ZERO);
+    c.directions[DOWN].believe(down, 0.0);
+    if let Some(up) = up {
+        c.directions[UP].believe(up, 0.0);
+    }
+    for n in 0..=100 {
+        let t = 9.0 + f64::from(n) * 0.01;
+        c.directions[DOWN].meter.note(t, down * t);
+    }
+    c
+}
+
+#[test]
+fn a_packet_in_front_explains_what_delays_wander_by() {
+    let unexplained = |up: Option<f64>| {
+        let mut c = line(1e7, up);
+        c.base.wanders(0.030);
+        c.context(UP, 10.0).unexplained
+    };
+    // 0.32 Mbit/s: a packet takes 38 ms.
+    assert_eq!(unexplained(Some(40_000.0)), 0.0);
+    let fast = unexplained(Some(1e6));
+    assert!((0.015..0.020).contains(&fast), "{fast}");
+    assert_eq!(unexplained(None), 0.0, "nothing is known");
+}
+
+#[test]
+fn a_queue_within_the_ticks_of_far_sides_clocks_is_none_while_both_directions_are_used() {
+    let rise = |off: f64, stamps: bool, used: bool| {
+        let mut c = line(1e7, Some(1e6));
+        (c.told_apart, c.clocks_off) = (10.0, off);
+        c.offsets = stamps.then_some((0.0, 0.0));
+        let now = if used { 10.0 } else { 11.0 };
+        c.directions[DOWN].meter.note(now, 1e7 * 10.0);
+        c.told_apart = now;
+        c.context(UP, now).rise
+    };
+    let least = rise(0.0, false, true);
+    assert!((rise(0.002, false, true) - least - 0.002).abs() < 1e-9);
+    assert_eq!(rise(0.002, true, true), least, "what is probed stamps");
+    assert_eq!(rise(0.002, false, false), least, "nothing comes");
+}

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use evenkeel_core::rules::Quota;
 use evenkeel_core::units::rounded;
 use serde::{Deserialize, Serialize};
 
@@ -33,32 +34,23 @@ const FORGOTTEN: u64 = 3000 * PROBE;
 
 /// So many bytes in a month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
+pub struct ProbeBudget {
     /// Of IP packets, both ways together.
     pub bytes: u64,
 }
 
-impl FromStr for Budget {
-    type Err = &'static str;
+impl FromStr for ProbeBudget {
+    type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const WRONG: &str = "is not like \"100 MB/month\" (kB, MB or GB)";
-        let amount = text.strip_suffix("/month").ok_or(WRONG)?.trim();
-        let digits = amount.find(|c: char| !c.is_ascii_digit()).ok_or(WRONG)?;
-        let (number, unit) = amount.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| WRONG)?;
-        let unit = match unit.trim() {
-            "kB" => 1000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            _ => return Err(WRONG),
-        };
-        let bytes = number.checked_mul(unit).filter(|b| *b > 0).ok_or(WRONG)?;
-        Ok(Budget { bytes })
+        match text.parse()? {
+            Quota::Volume(bytes) => Ok(ProbeBudget { bytes }),
+            Quota::Time(_) => Err(format!("{text:?} is not like 100MB/month")),
+        }
     }
 }
 
-impl fmt::Display for Budget {
+impl fmt::Display for ProbeBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/month", rounded::bytes(self.bytes as f64))
     }
@@ -86,7 +78,7 @@ struct Kept {
 /// What is left of a budget.
 #[derive(Debug)]
 pub(crate) struct Purse {
-    budget: Budget,
+    budget: ProbeBudget,
     file: PathBuf,
     kept: Kept,
     /// What a load may take now, bytes.
@@ -124,7 +116,7 @@ impl Purse {
     pub(crate) fn open(
         dir: &Path,
         device: &str,
-        budget: Budget,
+        budget: ProbeBudget,
         now: Duration,
         wall: Duration,
     ) -> Self {
@@ -229,7 +221,7 @@ mod tests {
 
     #[test]
     fn budgets_are_read() {
-        let of = |t: &str| t.parse::<Budget>().map(|b| b.bytes);
+        let of = |t: &str| t.parse::<ProbeBudget>().map(|b| b.bytes);
         assert_eq!(of("100 MB/month"), Ok(100_000_000));
         assert_eq!(of("5kB/month"), Ok(5000));
         for wrong in [
@@ -239,6 +231,7 @@ mod tests {
             "MB/month",
             "0 MB/month",
             "1 MiB/month",
+            "2 h/day",
             "9999999999999 GB/month",
         ] {
             assert!(of(wrong).is_err(), "{wrong}");
@@ -259,7 +252,7 @@ mod tests {
     #[test]
     fn a_budget_is_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let budget = Budget { bytes: 10_000_000 };
+        let budget = ProbeBudget { bytes: 10_000_000 };
         let open = |at: Duration| Purse::open(dir.path(), "wan", budget, at, WALL + at);
         let mut purse = open(Duration::ZERO);
         let (step, mut last) = (Duration::from_secs(60), Duration::ZERO);
@@ -307,7 +300,7 @@ mod tests {
         let mut purse = Purse::open(
             dir.path(),
             "wan",
-            Budget { bytes: 1000 },
+            ProbeBudget { bytes: 1000 },
             Duration::ZERO,
             WALL,
         );

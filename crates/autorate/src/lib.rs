@@ -33,7 +33,7 @@ mod said;
 mod stamps;
 mod trust;
 
-pub use budget::{Budget, Spent};
+pub use budget::{ProbeBudget, Spent};
 pub use cooperation::{Cooperate, GROUP, GROUP_IPV6, News as CooperationNews, Peer, Shared};
 pub use cross_traffic::News;
 pub use daemon::Daemon;

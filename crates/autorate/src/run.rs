@@ -15,7 +15,7 @@ use evenkeel_core::{Line, PerDirection, Rate};
 use evenkeel_kernel::{Request, Session, StateDir};
 use evenkeel_sys::clock;
 
-use crate::budget::{Budget, Purse};
+use crate::budget::{ProbeBudget, Purse};
 use crate::cooperation::Cooperate;
 use crate::daemon::Daemon;
 use crate::error::Error;
@@ -42,7 +42,7 @@ pub struct Settings {
     /// What is probed, the first that answers; none: what is found.
     pub targets: Vec<Host>,
     /// How much probing may take in a month; as much as it wants without it.
-    pub budget: Option<Budget>,
+    pub budget: Option<ProbeBudget>,
     /// Whether others on the LAN who look after the same line are met; not at all without it.
     pub cooperate: Option<Cooperate>,
     /// Whether what was learned of the line before is the first guess.

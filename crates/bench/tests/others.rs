@@ -9,9 +9,9 @@ mod common;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{alone, eventually, options, skipped, world};
+use common::{World, alone, eventually, options, skipped, world};
 use evenkeel_bench::client::Test;
-use evenkeel_bench::serve::Limits;
+use evenkeel_bench::serve::{Limits, Server};
 use evenkeel_report::bench::figures::{figures, round_trips, within};
 use evenkeel_report::bench::form::Bench;
 use serde_json::Value;
@@ -63,6 +63,18 @@ fn listens(port: u16) -> bool {
     })
 }
 
+/// A line of 20 and 8 Mbit/s with `evenkeel serve` and Debian's irtt server behind it.
+fn irtt_world(test: &str) -> Option<(World, Server, Ends)> {
+    if !is_there(test, "irtt") {
+        return None;
+    }
+    let w = world(test, 20, 8)?;
+    let server = w.serve("", Limits::default(), false);
+    let irtt = w.far.run(|| start("irtt server")).unwrap();
+    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
+    Some((w, server, irtt))
+}
+
 /// Round trips of irtt's packets that were sent under load, ms; a lost one took as long as the worst.
 fn under_load(file: &std::path::Path, b: &Bench) -> Vec<f64> {
     let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -85,13 +97,9 @@ fn under_load(file: &std::path::Path, b: &Bench) -> Vec<f64> {
 fn pings_are_those_of_irtt() {
     let test = "pings_are_those_of_irtt";
     let _alone = alone();
-    if !is_there(test, "irtt") {
+    let Some((w, _server, _irtt)) = irtt_world(test) else {
         return;
-    }
-    let Some(w) = world(test, 20, 8) else { return };
-    let _server = w.serve("", Limits::default(), false);
-    let _irtt = w.far.run(|| start("irtt server")).unwrap();
-    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
+    };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("irtt.json");
     let mut o = options("10.23.0.2:7000", Test::RrulBe);
@@ -125,13 +133,9 @@ fn pings_are_those_of_irtt() {
 fn irtt_servers_are_pinged() {
     let test = "irtt_servers_are_pinged";
     let _alone = alone();
-    if !is_there(test, "irtt") {
+    let Some((w, _server, _irtt)) = irtt_world(test) else {
         return;
-    }
-    let Some(w) = world(test, 20, 8) else { return };
-    let _server = w.serve("", Limits::default(), false);
-    let _irtt = w.far.run(|| start("irtt server")).unwrap();
-    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
+    };
     let mut o = options("10.23.0.2:7000", Test::RrulBe);
     (o.seconds, o.pings) = (8, Some("irtt://10.23.0.2".into()));
     let b = w.bench(&o).unwrap();

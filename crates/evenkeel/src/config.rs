@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::str::FromStr;
 
-use evenkeel_autorate::Host;
+use evenkeel_autorate::{Host, ProbeBudget};
 use evenkeel_core::plan::Mode;
 use evenkeel_core::rules::{Budget, FlowRule, When, check};
 use evenkeel_core::{Framing, PerDirection, Rate};
@@ -130,7 +130,7 @@ pub(crate) struct LineConfig {
     /// What `run` probes, the first that answers.
     pub(crate) targets: Vec<Host>,
     /// How much its probes may take in a month.
-    pub(crate) probe_budget: Option<evenkeel_autorate::Budget>,
+    pub(crate) probe_budget: Option<ProbeBudget>,
     /// How much the line and devices on our side may use before it is said.
     pub(crate) budgets: Budgets,
     /// Whether queues behind the gateway are held short.

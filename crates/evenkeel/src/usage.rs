@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use evenkeel_autorate::PROFILE_DIR;
 use evenkeel_core::rules::Budget;
 use evenkeel_core::units::rounded;
-use evenkeel_history::usage::{Day, Kind, Moved, Spent, Usage as Counted};
+use evenkeel_history::usage::{BudgetUse, Day, Kind, Moved, Usage as Counted};
 use evenkeel_kernel::StateDir;
 use evenkeel_socket::Request;
 use evenkeel_sys::clock;
@@ -63,7 +63,7 @@ pub(crate) struct Line {
     month: Day,
     /// What of them was used.
     #[serde(default)]
-    budgets: Vec<Spent>,
+    budgets: Vec<BudgetUse>,
     /// Of the last days, the latest last; days on which nothing was counted are there as well.
     days: Vec<(String, Moved)>,
 }

@@ -152,7 +152,7 @@ pub struct Counter {
 
 /// A budget, for whoever shows it, and for who must not say the same twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct BudgetUse {
     /// As it is written: `host tv 2h/day`.
     pub budget: String,
     /// The month, as 2026-11, or the date.
@@ -180,7 +180,7 @@ pub struct Usage {
     /// By date, as 2026-11-25, in local time.
     pub days: BTreeMap<String, Day>,
     /// As they were when it was written.
-    pub budgets: Vec<Spent>,
+    pub budgets: Vec<BudgetUse>,
 }
 
 impl Usage {
@@ -332,7 +332,7 @@ impl Usage {
             if at > said {
                 warnings.push((budget, at));
             }
-            self.budgets.push(Spent {
+            self.budgets.push(BudgetUse {
                 budget: text,
                 period: period.to_owned(),
                 percent,
@@ -343,7 +343,7 @@ impl Usage {
     }
 
     /// Budgets as they are on a date: what was used before is none of it.
-    pub fn budgets_on(&self, date: &str) -> Vec<Spent> {
+    pub fn budgets_on(&self, date: &str) -> Vec<BudgetUse> {
         let mut all = self.budgets.clone();
         for spent in &mut all {
             if !date.starts_with(&spent.period) {

@@ -156,10 +156,21 @@ impl SharedLan {
             ns.run(|| net::add_default_route_on(&name, way_out))??;
             all.push(ns);
         }
+        let hosts = (all, server, provider, router);
+        SharedLan::start(experiment, ends, ports, hosts)
+    }
+
+    /// Begins to pass packets on.
+    fn start(
+        experiment: &Experiment,
+        ends: Ends,
+        ports: Vec<Tun>,
+        (hosts, server, provider, router): (Vec<Netns>, Netns, Netns, Netns),
+    ) -> Result<Self, LabError> {
         Ok(SharedLan {
             line: Emulator::start(ends, experiment.line_config(1))?,
             switch: Switch::start(ports)?,
-            hosts: all,
+            hosts,
             server,
             _provider: provider,
             router,
@@ -192,14 +203,8 @@ impl SharedLan {
             ports.push(ns.run(port)??);
             all.push(ns);
         }
-        Ok(SharedLan {
-            line: Emulator::start(ends, experiment.line_config(1))?,
-            switch: Switch::start(ports)?,
-            hosts: all,
-            server,
-            _provider: provider,
-            router,
-        })
+        let hosts = (all, server, provider, router);
+        SharedLan::start(experiment, ends, ports, hosts)
     }
 }
 

@@ -103,9 +103,8 @@ impl Watch {
                     };
                     let kind = Kind::echo(INTERVAL);
                     let session = zero.as_nanos() as u32 ^ u32::from(is_near);
-                    if let Ok(p) =
-                        Prober::start(SocketAddr::new(hop, 0), session, &[kind], (zero, None))
-                    {
+                    let hop = SocketAddr::new(hop, 0);
+                    if let Ok(p) = Prober::start(hop, session, &[kind], zero, None) {
                         theirs
                             .lock()
                             .unwrap_or_else(PoisonError::into_inner)

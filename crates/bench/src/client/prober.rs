@@ -103,7 +103,8 @@ impl Prober {
         target: SocketAddr,
         session: u32,
         kinds: &[Kind],
-        (zero, irtt): (Duration, Option<irtt::Session>),
+        zero: Duration,
+        irtt: Option<irtt::Session>,
     ) -> Result<Self, Error> {
         let mut opened = Opened::none();
         let mut names = Vec::new();

@@ -53,7 +53,7 @@ impl Probing {
                 (wall.as_nanos() as u32, vec![Kind::echo(interval)])
             }
         };
-        let prober = match Prober::start(address, session, &kinds, (wall, irtt)) {
+        let prober = match Prober::start(address, session, &kinds, wall, irtt) {
             Ok(p) => Some(p),
             // Without echo requests connections are probed by themselves.
             Err(e) if e.is_permission() && !matches!(far, FarEnd::Own(_)) => None,

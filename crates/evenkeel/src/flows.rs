@@ -4,6 +4,9 @@
 //! two looks; the flows that move most come first; devices on our side have the names that rules know, and behind address
 //! translation their own addresses. Non-goals: history, and names of hosts beyond the line.
 
+mod hand;
+mod table;
+
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -28,6 +31,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::StateArg;
 use crate::ask;
+
+pub(crate) use hand::Moved;
+use hand::{One, move_one};
+use table::table;
 
 /// Arguments of `flows`.
 #[derive(Debug, Args)]
@@ -57,17 +64,6 @@ enum Hand {
     Raise(One),
     /// Put a flow into the next less urgent tier, until it ends
     Lower(One),
-}
-
-/// Which flow.
-#[derive(Debug, Args)]
-struct One {
-    /// Its number, as `evenkeel flows` shows it
-    number: u16,
-    /// The device; without it, the one that is shaped
-    device: Option<String>,
-    #[command(flatten)]
-    state: StateArg,
 }
 
 /// Between two looks, for the rates.
@@ -170,87 +166,6 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
             return watch.end();
         }
         watch.wait(LOOK)?;
-    }
-}
-
-/// `evenkeel flows raise`, `evenkeel flows lower`.
-fn move_one(one: &One, raise: bool) -> Result<(), Failure> {
-    let dir = StateDir::new(&one.state.state_dir);
-    let request = Request::Move {
-        device: one.device.clone(),
-        flow: one.number,
-        raise,
-        token: None,
-    };
-    let said: String = ask::ask(&dir, &request, || {
-        let moved = Moved::find(&dir, one.device.as_deref(), one.number, raise)?;
-        moved.tell()?;
-        Ok(moved.said)
-    })?;
-    print(&(said + "\n"))
-}
-
-/// A flow that is put into another tier.
-pub(crate) struct Moved {
-    pub(crate) device: String,
-    pub(crate) key: NameKey,
-    pub(crate) tier: Tier,
-    pub(crate) said: String,
-}
-
-impl Moved {
-    /// The flow of this number, and where it goes.
-    pub(crate) fn find(
-        dir: &StateDir,
-        device: Option<&str>,
-        wanted: u16,
-        raise: bool,
-    ) -> Result<Self, Failure> {
-        let (device, maps) = open(dir, device)?;
-        let flows = maps.flows().map_err(Error::from)?;
-        let live = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
-        let found = flows.iter().filter(|(k, _)| number(k) == wanted);
-        // Of two that share a number the one that moved last is meant: the other is most likely over.
-        let Some((key, flow)) = found.max_by_key(|(_, f)| live(f)) else {
-            return Err(Failure::usage(format_args!(
-                "{device}: there is no flow {wanted}; `evenkeel flows` has the numbers"
-            )));
-        };
-        let at = flow.tier as usize;
-        let next = if raise {
-            at.checked_sub(1)
-        } else {
-            Some(at + 1)
-        };
-        let Some(tier) = next.and_then(|n| Tier::ALL.get(n)).copied() else {
-            let end = if raise { "most" } else { "least" };
-            let name = flow.tier;
-            return Err(Failure::usage(format_args!(
-                "{device}: flow {wanted} is {name}, the {end} urgent tier"
-            )));
-        };
-        Ok(Moved {
-            device,
-            key: tuple(key),
-            tier,
-            said: format!(
-                "{} to {} is {tier} now, until it ends",
-                proto(key.proto),
-                end(key.remote, key.remote_port)
-            ),
-        })
-    }
-
-    /// Tells the programs at once.
-    pub(crate) fn tell(&self) -> Result<(), Failure> {
-        let maps = evenkeel_kernel::maps(&self.device)?;
-        let mut maps = maps.ok_or_else(|| no_programs(&self.device))?;
-        let name = Name {
-            tier: Some((0, self.tier)),
-            ..Name::default()
-        };
-        maps.say(self.key, name).map_err(Error::from)?;
-        Ok(())
     }
 }
 
@@ -540,72 +455,6 @@ fn end(address: IpAddr, port: u16) -> String {
         0 => address.to_string(),
         port => SocketAddr::new(address, port).to_string(),
     }
-}
-
-/// Whose flow it is, and its port.
-fn local(row: &Row) -> String {
-    let (Some(host), Ok(at)) = (&row.host, row.local.parse::<SocketAddr>()) else {
-        return row.host.as_ref().unwrap_or(&row.local).clone();
-    };
-    let port = at.port();
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
-}
-
-fn table(device: &str, rows: &[Row]) -> String {
-    if rows.is_empty() {
-        return format!("{device}: no flow has moved within ten seconds\n");
-    }
-    let ms = |v: Option<f64>| v.map_or("–".to_owned(), rounded::three_digits);
-    let rate = |kbit| match kbit {
-        0 => "–".to_owned(),
-        kbit => rounded::three_digits(kbit as f64 / 1e3),
-    };
-    let mut shown = Table::new(&[
-        words("no."),
-        words(""),
-        words("local"),
-        words("remote"),
-        figures("Mbit/s down"),
-        figures("up"),
-        figures("RTT ms"),
-        figures("least"),
-        figures("window"),
-        words("queue"),
-        words("tier"),
-        words("why"),
-    ]);
-    for r in rows.iter().take(ROWS) {
-        let group = r.cgroup.as_ref().map(|g| format!(" [{g}]"));
-        shown.row([
-            r.number.to_string(),
-            r.proto.clone(),
-            local(r),
-            r.remote.clone(),
-            rate(r.down_kbit),
-            rate(r.up_kbit),
-            ms(r.rtt_ms),
-            ms(r.rtt_min_ms),
-            r.window_bytes
-                .map_or("–".to_owned(), |b| rounded::bytes(b.into())),
-            r.queue.map_or("–", Place::words).to_owned(),
-            r.tier.to_string(),
-            format!(
-                "{}{}{}",
-                if r.ended { "ended; " } else { "" },
-                r.why,
-                group.unwrap_or_default()
-            ),
-        ]);
-    }
-    let mut text = shown.wrapped().to_string();
-    if rows.len() > ROWS {
-        let _ = writeln!(text, "and {} more", rows.len() - ROWS);
-    }
-    text
 }
 
 /// Paths of this host's control groups by their numbers.

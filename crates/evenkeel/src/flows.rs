@@ -5,28 +5,27 @@
 //! translation their own addresses. Non-goals: history, and names of hosts beyond the line.
 
 mod hand;
+mod maps;
+mod named;
+mod row;
 mod table;
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use evenkeel_core::Line;
-use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::defaults;
 use evenkeel_core::units::{Direction, PerDirection, rounded};
-use evenkeel_datapath::values::{Flow, Grant, Key, Name, NameKey, Reason};
-use evenkeel_kernel::lan::Place;
+use evenkeel_datapath::values::{Flow, Grant, Key, NameKey, Reason};
 use evenkeel_kernel::{Error, StateDir};
 use evenkeel_names::{hosts, insides, labels};
 use evenkeel_socket::Request;
 use evenkeel_terminal::live::Watch;
-use evenkeel_terminal::table::{Table, figures, words};
-use evenkeel_terminal::{Failure, cancelled_by_signals, print};
+use evenkeel_terminal::{Failure, cancelled_by_signals};
 use serde::{Deserialize, Serialize};
 
 use crate::args::StateArg;
@@ -34,6 +33,10 @@ use crate::ask;
 
 pub(crate) use hand::Moved;
 use hand::{One, move_one};
+use maps::open;
+pub(crate) use named::tuple;
+use named::{TCP, end, number, proto};
+use row::Row;
 use table::table;
 
 /// Arguments of `flows`.
@@ -70,72 +73,6 @@ enum Hand {
 const LOOK: Duration = Duration::from_secs(1);
 /// A flow that was silent for longer is not live.
 const QUIET: Duration = Duration::from_secs(10);
-/// Protocol number.
-const TCP: u8 = 6;
-/// Rows for people; the rest is counted.
-const ROWS: usize = 40;
-
-/// One flow as it is shown.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Row {
-    /// By which it is raised and lowered; the same as long as it lives.
-    number: u16,
-    proto: String,
-    local: String,
-    /// The device on our side, by its name, its hardware address or, behind address translation, its address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    host: Option<String>,
-    remote: String,
-    tier: Tier,
-    /// The rule, or what was seen of the flow.
-    why: String,
-    down_kbit: u64,
-    up_kbit: u64,
-    down_bytes: u64,
-    up_bytes: u64,
-    down_packets: u64,
-    up_packets: u64,
-    /// Of the latest packet from us.
-    dscp: u8,
-    mark: u32,
-    /// Round trip between here and the far side: latest and smallest, ms.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rtt_ms: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rtt_min_ms: Option<f64>,
-    /// How many were seen.
-    rtt_count: u32,
-    /// The same on our side of the gateway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lan_rtt_ms: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    lan_rtt_min_ms: Option<f64>,
-    lan_rtt_count: u32,
-    /// How much may be on its way to us.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    window_bytes: Option<u32>,
-    /// Its share of the line, and what it reached of late, both at the link layer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    share_kbit: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reached_kbit: Option<u64>,
-    /// Why that much, or why its window is left alone.
-    window_why: String,
-    /// Where it waits, if a queue stands: on the LAN, on the line, or beyond; and how long.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    queue: Option<Place>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    queue_ms: Option<f64>,
-    /// Number of the control group, if it is this host's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    cgroup: Option<String>,
-    /// It has ended: both sides said so, or one broke it off.
-    #[serde(default)]
-    ended: bool,
-    /// Since it was first seen, and since its latest packet.
-    age_s: f64,
-    quiet_s: f64,
-}
 
 /// `evenkeel flows`.
 pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
@@ -167,57 +104,6 @@ pub(crate) fn flows(args: &Flows) -> Result<(), Failure> {
         }
         watch.wait(LOOK)?;
     }
-}
-
-/// What names know a flow by.
-pub(crate) fn tuple(key: &Key) -> NameKey {
-    NameKey::Tuple {
-        proto: key.proto,
-        local_port: key.local_port,
-        remote: key.remote,
-        remote_port: key.remote_port,
-    }
-}
-
-/// A flow's number: four digits of what it is, so that nobody has to remember any.
-fn number(key: &Key) -> u16 {
-    // FNV-1a.
-    let mut hash = 0x811c_9dc5_u32;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-        }
-    };
-    for address in [key.local, key.remote] {
-        match address {
-            IpAddr::V4(a) => add(&a.octets()),
-            IpAddr::V6(a) => add(&a.octets()),
-        }
-    }
-    add(&key.local_port.to_be_bytes());
-    add(&key.remote_port.to_be_bytes());
-    add(&[key.proto]);
-    1000 + (hash % 9000) as u16
-}
-
-fn no_programs(device: &str) -> Failure {
-    Failure::lacking(format_args!(
-        "{device}: evenkeel's programs are not there: `evenkeel shape` attaches them where the \
-         kernel takes eBPF"
-    ))
-}
-
-/// The maps of a device, or of the one that is shaped, and its name.
-fn open(
-    dir: &StateDir,
-    device: Option<&str>,
-) -> Result<(String, evenkeel_datapath::Maps), Failure> {
-    let device = match device {
-        Some(device) => device.to_owned(),
-        None => only(dir)?,
-    };
-    let maps = evenkeel_kernel::maps(&device)?.ok_or_else(|| no_programs(&device))?;
-    Ok((device, maps))
 }
 
 /// Who uses a device.
@@ -262,20 +148,6 @@ impl Looks {
         let flows = rows(&before, &now, from.elapsed(), &known, all);
         kept.insert(device.clone(), (at, now));
         Ok(Listed { device, flows })
-    }
-}
-
-/// The one device that is shaped.
-fn only(dir: &StateDir) -> Result<String, Failure> {
-    match &dir.devices()?[..] {
-        [] => Err(Failure::usage("no device is shaped by evenkeel; name one")),
-        [one] => Ok(one.clone()),
-        more => {
-            let names = more.join(", ");
-            Err(Failure::usage(format_args!(
-                "{names} are shaped; name one of them"
-            )))
-        }
     }
 }
 
@@ -440,23 +312,6 @@ fn window(proto: u8, flow: &Flow, bounded: bool) -> (Option<u32>, String) {
     (None, why.to_owned())
 }
 
-fn proto(number: u8) -> String {
-    match number {
-        1 => "icmp".to_owned(),
-        TCP => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        58 => "icmpv6".to_owned(),
-        n => n.to_string(),
-    }
-}
-
-fn end(address: IpAddr, port: u16) -> String {
-    match port {
-        0 => address.to_string(),
-        port => SocketAddr::new(address, port).to_string(),
-    }
-}
-
 /// Paths of this host's control groups by their numbers.
 pub(crate) fn group_names() -> HashMap<u64, String> {
     use std::os::unix::fs::MetadataExt as _;
@@ -484,6 +339,8 @@ pub(crate) fn group_names() -> HashMap<u64, String> {
 mod tests {
     use evenkeel_core::Rate;
     use evenkeel_datapath::values::{DirectionState, Lan};
+
+    use evenkeel_core::classify::Tier;
 
     use super::*;
 

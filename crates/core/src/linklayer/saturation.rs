@@ -23,7 +23,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::candidates::SMALLEST;
-use super::fit::{Beliefs, Point, beliefs, scale_of};
+use super::fit::{Beliefs, Point, beliefs};
 use super::{SURE, Verdict};
 use crate::framing::Framing;
 use crate::units::{Rate, rounded};

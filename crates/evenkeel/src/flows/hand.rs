@@ -2,7 +2,17 @@
 //!
 //! Principle: a flow is meant by its number, which it keeps as long as it lives. Non-goals: rules.
 
-use super::*;
+use clap::Args;
+use evenkeel_core::classify::Tier;
+use evenkeel_datapath::values::{Flow, Name, NameKey};
+use evenkeel_kernel::{Error, StateDir};
+use evenkeel_socket::Request;
+use evenkeel_terminal::{Failure, print};
+
+use super::maps::{no_programs, open};
+use super::named::{end, number, proto, tuple};
+use crate::args::StateArg;
+use crate::ask;
 
 /// Which flow.
 #[derive(Debug, Args)]

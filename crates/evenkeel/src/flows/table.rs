@@ -2,7 +2,17 @@
 //!
 //! Non-goals: which flows there are.
 
-use super::*;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use evenkeel_core::units::rounded;
+use evenkeel_kernel::lan::Place;
+use evenkeel_terminal::table::{Table, figures, words};
+
+use super::row::Row;
+
+/// Rows for people; the rest is counted.
+const ROWS: usize = 40;
 
 /// Whose flow it is, and its port.
 fn local(row: &Row) -> String {

@@ -2,7 +2,13 @@
 //!
 //! Principle: what was found before is tried to be refuted. Non-goals: finding it (`telling`).
 
-use super::*;
+use std::time::Duration;
+
+use super::super::fit::{Point, scale_of};
+use super::{
+    ABOVE, LASTS_SLOWER, LONGEST, MARKER, MOST_PACKETS, OVERFLOWS, Phase, SAME_SLOPE, STRAY,
+    Saturation, Seen, Slope, Train,
+};
 
 impl Saturation {
     /// The sizes of a train of the null test.

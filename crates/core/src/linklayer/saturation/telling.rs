@@ -3,7 +3,14 @@
 //! Principle: what a train would tell is computed before it is sent, and its cost with it. Non-goals: the null test
 //! (`null_test`), what points say together (`fit`).
 
-use super::*;
+use std::time::Duration;
+
+use super::super::SURE;
+use super::super::fit::{Beliefs, Point, scale_of};
+use super::{
+    ABOVE, DELAY, DROPPED, Depth, LEAST, MOST, MOST_PACKETS, NULL_SHARE, OVERFLOWS, PAUSE, Phase,
+    SMALL, Saturation, Seen, Train,
+};
 
 impl Saturation {
     pub(super) fn enough(&self, b: &Beliefs) -> bool {

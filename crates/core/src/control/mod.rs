@@ -153,7 +153,7 @@ fn bytes_per_s(rate: Rate) -> f64 {
 }
 
 fn rate(bytes_per_s: f64) -> Rate {
-    Rate::from_bps((bytes_per_s * 8.0) as u64)
+    Rate::from_bps((bytes_per_s * 8.0) as u64).min(Rate::MAX)
 }
 
 impl Controller {

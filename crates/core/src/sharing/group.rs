@@ -82,7 +82,7 @@ struct Carried {
     /// bytes/s, over the time between two reports.
     rate: f64,
     /// What it may use at most, as far as we know, bytes/s.
-    most: Option<f64>,
+    most: f64,
     /// What the line carries, as far as we know, bytes/s.
     line: Option<f64>,
 }
@@ -101,6 +101,9 @@ pub struct Member {
     reports: u32,
     /// So many reports in a row said more than can be.
     absurd: u32,
+    /// By so much more than passed here its next report may say that time has passed, s: reports are delayed, and each
+    /// by other times, but a clock that runs ahead is no reason to believe more.
+    ahead: f64,
     /// What is its own of the line, as we reckon it.
     pub share: PerDirection<Option<Rate>>,
 }
@@ -122,6 +125,8 @@ pub struct Group {
     carried: PerDirection<f64>,
     /// What was answered last, and when, s: it neither goes back nor jumps.
     answered: PerDirection<(f64, f64)>,
+    /// So much of what somebody says that he carried is believed before his share is known, bytes/s.
+    newcomer: PerDirection<f64>,
 }
 
 fn seconds(t: Duration) -> f64 {
@@ -140,6 +145,7 @@ impl Group {
             met: f64::MIN,
             carried: PerDirection::default(),
             answered: PerDirection::default(),
+            newcomer: PerDirection::default(),
         }
     }
 
@@ -166,13 +172,14 @@ impl Group {
             if member.from != from {
                 return Heard::Refused;
             }
-            if member.lies(&report) {
+            let time = member.time_until(&report, now);
+            if member.lies(&report, time) {
                 self.liars.push((from, now));
                 self.members.retain(|m| m.from != from);
                 return Heard::Refused;
             }
             for direction in Direction::BOTH {
-                self.carried[direction] += member.carry(direction, &report);
+                self.carried[direction] += member.carry(direction, &report, time);
             }
             (member.report, member.heard) = (report, now);
             member.reports = (member.reports + 1).min(COUNTED + 1);
@@ -194,9 +201,13 @@ impl Group {
             from,
             report,
             heard: now,
-            carried: PerDirection::default(),
+            carried: PerDirection::of(|d| Carried {
+                most: self.newcomer[d],
+                ..Carried::default()
+            }),
             reports: 1,
             absurd: 0,
+            ahead: GUESSED,
             share: PerDirection::default(),
         });
         Heard::Joined
@@ -270,15 +281,14 @@ impl Group {
     pub fn rate(&self, direction: Direction) -> Rate {
         let rates = self.peers().map(|m| {
             let carried = &m.carried[direction];
-            carried
-                .most
-                .map_or(carried.rate, |most| carried.rate.min(most))
+            carried.rate.min(carried.most)
         });
         Rate::from_bps((8.0 * rates.sum::<f64>()) as u64)
     }
 
     /// What of the line is ours; `None`: all of it, since nobody else is there.
     pub fn share(&mut self, direction: Direction, own: &Own) -> Option<Rate> {
+        self.newcomer[direction] = BEYOND * own.capacity.bps() as f64 / 8.0;
         let others: Vec<usize> = (0..self.members.len())
             .filter(|i| self.members[*i].is_counted())
             .collect();
@@ -307,7 +317,7 @@ impl Group {
             let member = &mut self.members[*i];
             member.share[direction] = Some(rate(*share));
             let carried = &mut member.carried[direction];
-            carried.most = Some(BEYOND * (share + (FREE * line).max(LEAST)) / 8.0);
+            carried.most = BEYOND * (share + (FREE * line).max(LEAST)) / 8.0;
             carried.line = Some(known / 8.0);
         }
         Some(rate(all[0].max((FREE * line).max(LEAST).min(line))))
@@ -315,8 +325,10 @@ impl Group {
 
     /// Where we know nothing of the line: so much is believed of what each of the others says that he carried.
     pub fn believe(&mut self, direction: Direction, most: Rate) {
+        let most = most.bps() as f64 / 8.0;
+        self.newcomer[direction] = most;
         for member in &mut self.members {
-            member.carried[direction].most = Some(most.bps() as f64 / 8.0);
+            member.carried[direction].most = most;
         }
     }
 
@@ -354,9 +366,17 @@ impl Member {
         self.reports >= COUNTED && !self.report.is_gateway
     }
 
+    /// So long after its latest report it has sent this one, as it says, and no longer than can be, s.
+    fn time_until(&mut self, report: &Report, now: f64) -> f64 {
+        let says = (report.clock_us - self.report.clock_us) as f64 / 1e6;
+        let seen = (now - self.heard).max(0.0) + self.ahead;
+        let time = says.min(seen);
+        self.ahead = (seen - time).min(GUESSED);
+        time
+    }
+
     /// Whether what it says cannot be: again and again far more than the line carries.
-    fn lies(&mut self, report: &Report) -> bool {
-        let time = (report.clock_us - self.report.clock_us) as f64 / 1e6;
+    fn lies(&mut self, report: &Report, time: f64) -> bool {
         let is_absurd = Direction::BOTH.into_iter().any(|d| {
             let (before, after) = (self.report.said[d].carried, report.said[d].carried);
             let bytes = after.saturating_sub(before) as f64;
@@ -367,14 +387,16 @@ impl Member {
         self.absurd >= OFTEN
     }
 
-    /// Bytes that it has carried since its latest report, by another one, of which no more are believed than it may use.
-    fn carry(&mut self, direction: Direction, report: &Report) -> f64 {
+    /// Bytes that it has carried since its latest report, `time` ago, by another one, of which no more are believed than
+    /// it may use.
+    fn carry(&mut self, direction: Direction, report: &Report, time: f64) -> f64 {
         let (before, after) = (&self.report.said[direction], &report.said[direction]);
-        let time = (report.clock_us - self.report.clock_us) as f64 / 1e6;
         let bytes = after.carried.saturating_sub(before.carried) as f64;
         let carried = &mut self.carried[direction];
-        let bytes = carried.most.map_or(bytes, |most| bytes.min(most * time));
-        carried.rate = bytes / time;
+        let bytes = bytes.min(carried.most * time);
+        if time > 0.0 {
+            carried.rate = bytes / time;
+        }
         bytes
     }
 
@@ -383,8 +405,7 @@ impl Member {
         let Said { permille: was, .. } = self.report.said[direction];
         let cut = f64::from(permille) / f64::from(was.max(1));
         let carried = &self.carried[direction];
-        let rate = carried.rate * cut;
-        let rate = carried.most.map_or(rate, |most| rate.min(most));
+        let rate = (carried.rate * cut).min(carried.most);
         let since = now - self.heard;
         if since > GUESSED {
             return (0.0, rate * GUESSED);
@@ -527,6 +548,44 @@ mod tests {
         };
         let share = group.share(Direction::Up, &stranger).unwrap();
         assert_eq!(share.kbit(), 13_333);
+    }
+
+    /// Neither before its share is known, nor by a clock that runs ahead.
+    #[test]
+    fn what_a_host_says_that_it_carried_is_within_what_can_be() {
+        let mut group = Group::new(1, from(1));
+        let line = LINE.bps() as f64 / 8.0;
+        assert_eq!(share(&mut group), None);
+        let lie = |ms: u64, clock_s: u64| {
+            let mut lie = report(2, ms);
+            lie.clock_us = clock_s * 1_000_000;
+            lie.said.up.carried = clock_s * 1_000_000_000_000;
+            lie
+        };
+        assert_eq!(hear(&mut group, 1000, 2, lie(1000, 1)), Heard::Joined);
+        assert_eq!(hear(&mut group, 1200, 2, lie(1200, 100)), Heard::Counted);
+        let at = |ms| Duration::from_millis(ms);
+        let carried = group.carried(at(2000), Direction::Up, 1000);
+        assert!(
+            carried <= BEYOND * line * (0.2 + 2.0 * GUESSED),
+            "{carried}"
+        );
+        // Later neither, and who goes on is not heard.
+        share(&mut group);
+        for i in 0..3 {
+            hear(
+                &mut group,
+                1300 + 100 * i,
+                2,
+                lie(1300 + 100 * i, 1000 * (i + 1)),
+            );
+        }
+        let carried = group.carried(at(2000), Direction::Up, 1000);
+        assert!(
+            carried <= BEYOND * line * (0.5 + 2.0 * GUESSED),
+            "{carried}"
+        );
+        assert!(group.members().is_empty());
     }
 
     fn said() -> impl Strategy<Value = Said> {

@@ -54,9 +54,11 @@ impl DirectionState {
         if !is_calm || carries < (1.0 + LEAST_CHANGE) * capacity {
             return false;
         }
-        self.proven(carries, context);
+        // It is only said: not what we know of the line alone, and as uncertain as it is new.
+        self.capacity = Some((self.bounded(carries), context.now));
+        self.prior = None;
         self.phase = Phase::Steady;
-        self.error = self.error.max(UNSURE);
+        self.error = self.error.max(UNSURE).max(carries / capacity - 1.0);
         true
     }
 }

@@ -411,7 +411,7 @@ fn eight_share_vdsl100() {
 }
 
 /// Where a packet takes 12 ms and more. Promised are 3 ms and 95 %; two have 8 to 18 ms and use two thirds of the line or
-/// all of it, not always in equal parts, and four or eight, of whom each probes the line, use three fifths of it.
+/// all of it, not always in equal parts, and four or eight, of whom each probes the line, use about half of it.
 #[test]
 fn hosts_share_adsl2() {
     if !common::in_virtual_time("hosts_share_adsl2") {

@@ -43,9 +43,9 @@ impl FromStr for ProbeBudget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.parse()? {
-            Quota::Volume(bytes) => Ok(ProbeBudget { bytes }),
-            Quota::Time(_) => Err(format!("{text:?} is not like 100MB/month")),
+        match text.parse() {
+            Ok(Quota::Volume(bytes)) => Ok(ProbeBudget { bytes }),
+            _ => Err(format!("{text:?} is not like 100MB/month (kB, MB, GB, TB)")),
         }
     }
 }

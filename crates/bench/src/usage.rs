@@ -38,14 +38,14 @@ impl Usage {
     }
 
     /// Shares since then: of one CPU by this process (above 1 on several), of all CPUs by anybody,
-    /// stolen time included.
-    pub fn since(&self) -> (f64, f64) {
+    /// stolen time included; `None`: that cannot be read here.
+    pub fn since(&self) -> (f64, Option<f64>) {
         let wall = clock::monotonic().saturating_sub(self.at).as_secs_f64();
         let used = process().saturating_sub(self.process).as_secs_f64();
         let machine = self.machine.and_then(|before| {
             let (busy, steal) = CpuTimes::read().ok()?.shares_since(&before);
             Some(busy + steal)
         });
-        (used / wall.max(1e-3), machine.unwrap_or(0.0))
+        (used / wall.max(1e-3), machine)
     }
 }

@@ -280,6 +280,46 @@ async function change(path, body) {
   } catch (e) { $("said").textContent = e.message; }
 }
 
+// ------------------------------------------------------------------ measuring
+
+let benching = null;
+
+// What it moves is said before: the line is full in both directions for most of the time.
+function costs() {
+  const model = last?.status?.find((s) => s.device === device)?.model;
+  const test = $("bench-test").value, ways = test === "rrul" ? ["down", "up"] : [test === "download" ? "down" : "up"];
+  const kbit = ways.reduce((sum, d) => sum + (ofRate(model?.[d].capacity) ?? 0), 0);
+  const moved = kbit ? `, which here are some ${words(scaled((kbit * 1000 * 12) / 8, ["B", "kB", "MB", "GB"]))}` : "";
+  return `Fills the line for 12 of 20 s${moved}. Nothing else is sent.`;
+}
+
+function showBench(b) {
+  const runs = b.running_s != null;
+  $("measure").hidden = !b.available;
+  $("bench-go").textContent = runs ? "stop" : `measure for ${b.takes_s} s`;
+  $("bench-said").textContent = runs
+    ? `measuring against ${b.to}: ${b.running_s.toFixed(0)} of ${b.takes_s} s`
+    : b.trouble ?? costs();
+  // The first line is a sentence.
+  const [verdict, ...figures] = (b.result ?? "").split("\n");
+  $("bench-verdict").textContent = verdict;
+  $("bench-result").textContent = figures.join("\n").trim();
+  $("bench-result").hidden = b.result == null;
+  if (runs) setTimeout(bench, 1000);
+  benching = runs;
+}
+
+async function bench() {
+  try { showBench(await ask("api/bench")); } catch (e) { $("bench-said").textContent = e.message; }
+}
+
+async function askBench() {
+  const path = benching ? "api/bench/stop" : "api/bench", body = benching ? {} : { to: $("bench-to").value.trim(), test: $("bench-test").value };
+  try {
+    showBench(await ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) }));
+  } catch (e) { $("bench-said").textContent = e.message; }
+}
+
 build();
 const again = () => { build(); draw(drawn); };
 addEventListener("resize", again);
@@ -294,5 +334,9 @@ for (const b of document.querySelectorAll("[data-mode]")) b.addEventListener("cl
 for (const b of document.querySelectorAll("[data-quiet]")) b.addEventListener("click", () => change("api/quiet", { device, seconds: Number(b.dataset.quiet) }));
 const asked = new URLSearchParams(location.search).get("span");
 if (asked) document.querySelector(`[data-span="${CSS.escape(asked)}"]`)?.click();
+$("bench-go").addEventListener("click", askBench);
+for (const id of ["bench-to", "bench-test"]) $(id).addEventListener("input", () => { if (!benching) $("bench-said").textContent = costs(); });
+$("token").addEventListener("change", bench);
+bench();
 setInterval(history, 60_000);
 listen();

@@ -1,7 +1,7 @@
 //! Takes from this process what it does not need.
 //!
 //! Principles: another user than root; no file can be written or made, and only those can be read that names of hosts
-//! are looked up with (Landlock, where the kernel has it); no more descriptors than clients need. Non-goals: system
+//! are looked up with and what programs need (Landlock, where the kernel has it); no more descriptors than clients need. Non-goals: system
 //! calls (the service's unit filters them).
 
 use std::path::Path;
@@ -23,11 +23,14 @@ const READ: [&str; 6] = [
     "/run/resolvconf",
 ];
 
-/// Before anything is read from anybody.
-pub(crate) fn confine(socket: &Path) -> Result<(), Failure> {
+/// What a measurement looks at, to say whether it was disturbed: how busy this machine is, and what devices carry.
+const MEASURES: [&str; 3] = ["/proc/stat", "/sys/class/net", "/sys/devices"];
+
+/// Before anything is read from anybody. `runs` may be run, where there is such a program.
+pub(crate) fn confine(socket: &Path, runs: Option<&Path>) -> Result<(), Failure> {
     child::become_nobody()
         .map_err(|e| Failure::work(format_args!("give up root's rights: {e}")))?;
-    files().map_err(|e| Failure::work(format_args!("give up files: {e}")))?;
+    files(runs).map_err(|e| Failure::work(format_args!("give up files: {e}")))?;
     // Said now rather than with each page: a wrong path is a slip.
     if !socket.exists() {
         eprintln!(
@@ -38,15 +41,21 @@ pub(crate) fn confine(socket: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn files() -> Result<(), RulesetError> {
+fn files(runs: Option<&Path>) -> Result<(), RulesetError> {
     let read = AccessFs::from_read(ABI::V4);
+    let run = AccessFs::Execute | AccessFs::ReadFile;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V4))?
         .create()?;
-    for place in READ {
+    let mut places: Vec<_> = READ.map(|place| (Path::new(place), read)).into();
+    if let Some(program) = runs {
+        places.push((program, run));
+        places.extend(MEASURES.map(|place| (Path::new(place), read)));
+    }
+    for (place, access) in places {
         if let Ok(place) = PathFd::new(place) {
-            rules = rules.add_rule(PathBeneath::new(place, read))?;
+            rules = rules.add_rule(PathBeneath::new(place, access))?;
         }
     }
     rules.restrict_self()?;

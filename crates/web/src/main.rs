@@ -5,6 +5,7 @@
 //! all that it knows it asks at the daemon's control socket; all that is held is bounded. Non-goals: TLS (a proxy's
 //! business), users (there is one token), deciding anything.
 
+mod bench;
 mod confine;
 mod daemon;
 mod guard;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use clap::Parser;
 use evenkeel_terminal::Failure;
 
+use crate::bench::Bench;
 use crate::daemon::Daemon;
 use crate::guard::Names;
 use crate::live::Live;
@@ -54,6 +56,9 @@ struct Cli {
         hide_env_values = true
     )]
     mqtt: Option<String>,
+    /// What measures the line; without it, the evenkeel-bench beside this program
+    #[arg(long, value_name = "FILE", hide = true)]
+    bench: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -79,7 +84,8 @@ fn run(cli: &Cli) -> Result<(), Failure> {
             .map_err(|e| Failure::work(format_args!("listen at {address}: {e}")))
     });
     let listener = listener.transpose()?;
-    confine::confine(&cli.socket)?;
+    let bench = bench::find(cli.bench.as_deref());
+    confine::confine(&cli.socket, bench.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -98,6 +104,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         let state = pages::State {
             daemon,
             live,
+            bench: Bench::new(bench),
             names: Names::new(&cli.names),
             read_with_token: cli.read_with_token,
         };

@@ -23,6 +23,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_stream::wrappers::WatchStream;
 
+use crate::bench::{self, Bench};
 use crate::daemon::{Daemon, Refused};
 use crate::guard::{Names, token};
 use crate::live::Live;
@@ -43,6 +44,7 @@ const ALIVE: Duration = Duration::from_secs(15);
 pub(crate) struct State {
     pub(crate) daemon: Arc<Daemon>,
     pub(crate) live: Arc<Live>,
+    pub(crate) bench: Arc<Bench>,
     pub(crate) names: Names,
     pub(crate) read_with_token: bool,
 }
@@ -101,6 +103,8 @@ pub(crate) fn router(state: State) -> Router {
         .route("/api/flow", post(move_flow))
         .route("/api/quiet", post(quiet))
         .route("/api/reload", post(reload))
+        .route("/api/bench", get(benched).post(bench))
+        .route("/api/bench/stop", post(stop_bench))
         .route("/metrics", get(metrics_page))
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), guard))
@@ -296,6 +300,39 @@ async fn reload(Shared(state): Of, headers: HeaderMap) -> Shown {
     let token = may_change(&state, &headers).await?;
     let request = Request::Reload { token: Some(token) };
     state.daemon.ask(&request).await.map(axum::Json)
+}
+
+async fn benched(Shared(state): Of) -> axum::Json<bench::Shown> {
+    axum::Json(state.bench.shown())
+}
+
+/// Against what to measure.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Benching {
+    to: String,
+    #[serde(default)]
+    test: bench::Test,
+}
+
+async fn bench(
+    Shared(state): Of,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<axum::Json<bench::Shown>, Refused> {
+    may_change(&state, &headers).await?;
+    let benching: Benching = read(&body)?;
+    state.bench.start(benching.to.trim(), benching.test)?;
+    Ok(axum::Json(state.bench.shown()))
+}
+
+async fn stop_bench(
+    Shared(state): Of,
+    headers: HeaderMap,
+) -> Result<axum::Json<bench::Shown>, Refused> {
+    may_change(&state, &headers).await?;
+    state.bench.stop()?;
+    Ok(axum::Json(state.bench.shown()))
 }
 
 /// The token of who may change something. A form of another site can send neither this kind nor this head.

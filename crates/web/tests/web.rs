@@ -490,3 +490,116 @@ fn home_assistant_hears_of_the_line() {
     );
     assert_eq!(missing, [""; 0]);
 }
+
+/// A program in the place of evenkeel-bench, and where it is.
+fn measures(script: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let readable = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    readable(dir.path());
+    let path = dir.path().join("bench");
+    std::fs::write(&path, format!("#!/bin/bash\n{script}\n")).unwrap();
+    readable(&path);
+    (dir, path.to_str().unwrap().to_owned())
+}
+
+impl World {
+    /// Asks as the page does, with the token.
+    fn change(&self, path: &str, body: &str) -> u16 {
+        let heads = format!("Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n");
+        self.status(&format!("POST {path}"), &heads, body)
+    }
+
+    fn measured(&self) -> serde_json::Value {
+        let answer = self.ask("GET /api/bench", "", "");
+        let body = answer.split("\r\n\r\n").nth(1).unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// What a measurement came to.
+    fn end_of_measurement(&self) -> serde_json::Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let shown = self.measured();
+            if shown["running_s"].is_null() {
+                return shown;
+            }
+            assert!(Instant::now() < until, "{shown}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn the_line_is_measured_when_somebody_with_the_token_asks() {
+    let (_dir, program) = measures("echo \"$@\"; [ $EUID -ne 0 ] && echo 1");
+    let world = World::start(&["--bench", &program]);
+    assert_eq!(world.measured()["available"], true);
+    let json = "Content-Type: application/json\r\n";
+    let to = r#"{"to": "vps.example"}"#;
+    assert_eq!(world.status("POST /api/bench", json, to), 401);
+    let heads = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(world.status("POST /api/bench", &heads, to), 415);
+    for wrong in [
+        r#"{"to": "a b"}"#,
+        r#"{"to": "a\nb"}"#,
+        "{}",
+        "x",
+        r#"{"to": 7}"#,
+        r#"{"to": "a", "test": "idle"}"#,
+    ] {
+        assert_eq!(world.change("/api/bench", wrong), 400, "{wrong}");
+    }
+    assert_eq!(world.change("/api/bench/stop", "{}"), 409);
+    for (to, is) in [
+        ("vps.example", "vps.example"),
+        ("", "auto"),
+        ("--help", "--help"),
+    ] {
+        assert_eq!(
+            world.change("/api/bench", &format!("{{\"to\": {to:?}}}")),
+            200
+        );
+        let shown = world.end_of_measurement();
+        assert_eq!(
+            shown["result"],
+            format!("bench --quick --yes --test rrul --to={is}\n1\n")
+        );
+        assert!(shown["trouble"].is_null(), "{shown}");
+    }
+}
+
+#[test]
+fn a_measurement_is_alone_and_can_be_stopped() {
+    let (_dir, program) =
+        measures("trap 'echo so far; exit 0' INT; echo begun >&2; while :; do sleep 0.02; done");
+    let world = World::start(&["--bench", &program]);
+    let begin = || world.change("/api/bench", r#"{"to": "vps.example"}"#);
+    assert_eq!((begin(), begin()), (200, 409));
+    // The trap is set when it has said that it has begun, which is not shown: so until it has heard.
+    let until = Instant::now() + PATIENCE;
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(world.change("/api/bench/stop", "{}"), 200);
+    let shown = world.end_of_measurement();
+    assert!(Instant::now() < until);
+    assert_eq!(shown["result"], "so far\n", "{shown}");
+    assert_eq!(begin(), 200);
+}
+
+#[test]
+fn a_measurement_that_fails_says_why_and_one_that_floods_is_cut() {
+    let (_dir, program) = measures("echo 'evenkeel-bench: error: no such host' >&2; exit 1");
+    let world = World::start(&["--bench", &program]);
+    assert_eq!(world.change("/api/bench", r#"{"to": "vps.example"}"#), 200);
+    let shown = world.end_of_measurement();
+    assert_eq!(shown["trouble"], "evenkeel-bench: error: no such host");
+    let (_dir, program) = measures("printf 'x%.0s' {1..200000}; echo x >&2");
+    let world = World::start(&["--bench", &program]);
+    assert_eq!(world.change("/api/bench", r#"{"to": "vps.example"}"#), 200);
+    let shown = world.end_of_measurement();
+    assert_eq!(shown["result"].as_str().map(str::len), Some(64 << 10));
+    let world = World::start(&["--bench", "/nonexistent"]);
+    assert_eq!(world.measured()["available"], false);
+    assert_eq!(world.change("/api/bench", r#"{"to": "vps.example"}"#), 501);
+}

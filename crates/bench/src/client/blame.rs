@@ -165,7 +165,7 @@ fn said(i: Increases) -> Check {
         ),
         None => format!(
             "the increase of {:.1} ms is not worth blame: {}",
-            i.end,
+            i.end.max(0.0),
             list.join(", ")
         ),
     };

@@ -38,8 +38,8 @@ const NOTHING_QUEUED: f64 = 1.0;
 pub struct Facts {
     /// Of one CPU by this process, and of all by anybody, 0..=1.
     pub cpu: f64,
-    /// All CPUs.
-    pub machine: f64,
+    /// All CPUs, where that can be read.
+    pub machine: Option<f64>,
     /// The same of the far end, where it says so.
     pub report: Option<(f64, f64)>,
     /// It should have said what arrived.
@@ -65,7 +65,7 @@ pub fn checks(b: &Bench, f: &Facts) -> Vec<Check> {
     let mut found = vec![
         busy("CPU of this machine", "this machine", f.cpu, f.machine),
         match f.report {
-            Some((cpu, machine)) => busy("CPU of the far end", "the far end", cpu, machine),
+            Some((cpu, machine)) => busy("CPU of the far end", "the far end", cpu, Some(machine)),
             None => check(
                 "CPU of the far end",
                 Verdict::Unknown,
@@ -90,7 +90,14 @@ pub fn checks(b: &Bench, f: &Facts) -> Vec<Check> {
 }
 
 /// `cpu`: what the measurement itself had of one CPU.
-fn busy(name: &str, whose: &str, cpu: f64, machine: f64) -> Check {
+fn busy(name: &str, whose: &str, cpu: f64, machine: Option<f64>) -> Check {
+    let Some(machine) = machine else {
+        let says = format!(
+            "how busy {whose} was cannot be read, this measurement had {:.0} % of one CPU",
+            cpu * 100.0
+        );
+        return check(name, Verdict::Unknown, says);
+    };
     let says = format!(
         "{whose} was {:.0} % busy, this measurement had {:.0} % of one CPU",
         machine * 100.0,
@@ -351,9 +358,9 @@ mod tests {
             change(&mut f);
             checks(&run(20.0, 100.0), &f)
         };
-        let cpu = with(&|f| (f.machine, f.cpu) = (0.99, 0.9));
+        let cpu = with(&|f| (f.machine, f.cpu) = (Some(0.99), 0.9));
         assert_eq!(verdict(&cpu, "CPU of this machine"), Verdict::Void);
-        let others = with(&|f| (f.machine, f.cpu) = (0.99, 0.1));
+        let others = with(&|f| (f.machine, f.cpu) = (Some(0.99), 0.1));
         assert_eq!(verdict(&others, "CPU of this machine"), Verdict::Doubt);
         let server = with(&|f| f.report = Some((0.99, 0.99)));
         assert_eq!(verdict(&server, "CPU of the far end"), Verdict::Void);

@@ -435,7 +435,7 @@ impl TcpServer {
                         Answer::Results {
                             streams,
                             cpu,
-                            machine,
+                            machine: machine.unwrap_or(0.0),
                         },
                         None,
                     )

@@ -157,7 +157,7 @@ fn a_budget_for_probes_is_kept() {
         refused(
             &evenkeel(dir, "run"),
             2,
-            "line 2, column 16: probe_budget is not like",
+            "line 2, column 17: probe_budget \"100\" is not like 100MB/month",
         );
         std::fs::write(
             &file,

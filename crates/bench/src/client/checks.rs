@@ -334,6 +334,7 @@ mod tests {
     fn counted(foreign: u64) -> Facts {
         let at = |t: f64, received: u64| (t, Counters { received, sent: 0 });
         Facts {
+            machine: Some(0.1),
             report: Some((0.1, 0.1)),
             counters: vec![
                 at(0.0, 0),
@@ -349,6 +350,12 @@ mod tests {
     fn nothing_is_wrong() {
         let found = checks(&run(20.0, 100.0), &counted(0));
         assert!(found.iter().all(|c| c.verdict == Verdict::Ok), "{found:?}");
+        let blind = Facts {
+            machine: None,
+            ..counted(0)
+        };
+        let found = checks(&run(20.0, 100.0), &blind);
+        assert_eq!(verdict(&found, "CPU of this machine"), Verdict::Unknown);
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Bench {
     /// Begins; `to` is a far end as `evenkeel bench --to` has it, or empty: the first of the list that this machine has.
     pub(crate) fn start(self: &Arc<Self>, to: &str, test: Test) -> Result<(), Refused> {
         let Some(program) = &self.program else {
-            let why = "evenkeel-bench is not installed: apt install evenkeel-bench";
+            let why = "evenkeel-bench is not here: the package evenkeel has it";
             return Err(refused(501, why));
         };
         if to.len() > LONGEST_NAME || to.chars().any(|c| c.is_control() || c.is_whitespace()) {

@@ -572,17 +572,23 @@ fn the_line_is_measured_when_somebody_with_the_token_asks() {
 
 #[test]
 fn a_measurement_is_alone_and_can_be_stopped() {
-    let (_dir, program) =
-        measures("trap 'echo so far; exit 0' INT; echo begun >&2; while :; do sleep 0.02; done");
+    // It says at a port of ours that it can be stopped by now.
+    let ready = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = ready.local_addr().unwrap().port();
+    let (_dir, program) = measures(&format!(
+        "trap 'echo so far; exit 0' INT; echo > /dev/tcp/127.0.0.1/{port}; while :; do sleep 0.02; done"
+    ));
     let world = World::start(&["--bench", &program]);
     let begin = || world.change("/api/bench", r#"{"to": "vps.example"}"#);
     assert_eq!((begin(), begin()), (200, 409));
-    // The trap is set when it has said that it has begun, which is not shown: so until it has heard.
+    ready.set_nonblocking(true).unwrap();
     let until = Instant::now() + PATIENCE;
-    std::thread::sleep(Duration::from_millis(500));
+    while ready.accept().is_err() {
+        assert!(Instant::now() < until, "{}", world.measured());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(world.change("/api/bench/stop", "{}"), 200);
     let shown = world.end_of_measurement();
-    assert!(Instant::now() < until);
     assert_eq!(shown["result"], "so far\n", "{shown}");
     assert_eq!(begin(), 200);
 }

@@ -14,7 +14,8 @@ use crate::{Direction, PerDirection, Rate};
 const GONE: f64 = 0.8;
 /// A gateway says that it is there each second and a half, so after that, s.
 const GATEWAY_GONE: f64 = 5.0;
-/// Nothing is guessed of what a host carries beyond so long after its report, s.
+/// Nothing is guessed of what a host carries beyond so long after its report, s; nor are reports delayed by times that
+/// differ by more.
 const GUESSED: f64 = 0.25;
 /// What is recorded and sent again later than this is not believed, ms.
 const OLD: u64 = 60_000;

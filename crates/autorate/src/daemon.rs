@@ -48,6 +48,8 @@ const EXAMINE: Duration = Duration::from_secs(2);
 enum Sought {
     /// What answers first, if anything does.
     First(Option<Found>),
+    /// What the line carries from us at least.
+    AtLeast(Rate),
     /// That and others, and how often they answer.
     All(Vec<Candidate>),
 }
@@ -221,6 +223,7 @@ impl Daemon {
             match search.as_ref().map(Receiver::try_recv) {
                 Some(Ok(sought)) => match sought? {
                     Sought::First(found) => self.found(found, now, observer),
+                    Sought::AtLeast(rate) => self.controller.carries_at_least(rate),
                     Sought::All(all) => self.found_all(&all, now, observer),
                 },
                 Some(Err(TryRecvError::Disconnected)) => search = None,

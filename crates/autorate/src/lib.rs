@@ -30,6 +30,7 @@ mod request;
 mod routes;
 mod run;
 mod said;
+mod sizes;
 mod stamps;
 mod trust;
 

@@ -34,7 +34,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(700);
 /// Answers of what is used are waited for so long: buffers hold two seconds, and satellites are far away.
 const LINE_PATIENCE: Duration = Duration::from_secs(3);
 /// So often it is seen that another answered.
-const SLICE: Duration = Duration::from_millis(20);
+pub(crate) const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
 const PUBLIC: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),

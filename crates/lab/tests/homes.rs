@@ -1,4 +1,4 @@
-//! Eight homes that nobody would want to break again, each of another kind: what `evenkeel run` comes to
+//! Homes that nobody would want to break again, each of another kind: what `evenkeel run` comes to
 //! there beside evenkeel that is told the line at each moment. Judged in virtual time.
 //!
 //! Principles: limits are today's figures with room for what changes by itself (the daemon's threads meet
@@ -95,4 +95,5 @@ homes! {
     limited_hop: 8.0, 0.85, 0.0;
     managed: 6.0, 0.75, 0.0;
     radio: 4.0, 0.75, 0.0;
+    first_upload: 1.0, 0.9, 0.0;
 }

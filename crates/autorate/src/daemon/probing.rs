@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::event::{Event, Observer};
 use crate::far_ends;
 use crate::reflector::{Found, find};
+use crate::sizes::carries_at_least;
 use crate::stamps;
 
 impl Daemon {
@@ -47,6 +48,10 @@ impl Daemon {
             if finds.send(first.map(Sought::First)).is_ok()
                 && let Some(first) = known
             {
+                let ended = || over.load(Ordering::Relaxed);
+                if let Ok(Some(rate)) = carries_at_least(&device, &first, &ended) {
+                    let _ = finds.send(Ok(Sought::AtLeast(rate)));
+                }
                 while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
                     std::thread::sleep(NAP);
                 }

@@ -12,9 +12,9 @@ use super::passive_rtt::RoundTrip;
 use super::rate_fit::Point;
 use super::{
     Action, Answered, Base, CALM, CLOCKS_TELL, Controller, DOWN, ECHOES, NO_SIGNAL, Notice, OneWay,
-    Reason, RttSample, SLOWEST, TcpTimestamp, UP, seconds,
+    Reason, RttSample, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
 };
-use crate::Direction;
+use crate::{Direction, Rate};
 
 impl Controller {
     /// A probe is being sent. To be called after [`Controller::counted`].
@@ -28,6 +28,11 @@ impl Controller {
         self.check_overdue(now);
         self.in_flight.sent(now);
         self.apply(now);
+    }
+
+    /// On a line that nobody used, probes of two sizes said that it carries at least this much from us.
+    pub fn carries_at_least(&mut self, rate: Rate) {
+        self.directions[UP].carries_at_least(bytes_per_s(rate));
     }
 
     /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].

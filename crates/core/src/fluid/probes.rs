@@ -14,6 +14,9 @@ use crate::pipe::SplitMix64;
 /// What a full buffer towards us throws away of probes: senders yield there before ours is gone.
 const LOST_TOWARDS_US: f64 = 0.3;
 
+/// So many answers of a connection are waited for at once (`AWAITED` of the programs).
+const AWAITED: f64 = 8.0;
+
 /// A probe on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Probe {
@@ -51,13 +54,13 @@ impl Probes {
         } else {
             up.overflows
         };
-        // Of each connection one round trip at a time is followed.
+        // Of each connection so many round trips at a time are followed.
         let flows = links.iter().map(|l| l.sender.flows).sum::<f64>();
         let on_their_way = (self.there.len() + self.back.len()) as f64;
         let goes = match (scene.silent, scene.far_ends) {
             (false, _) => true,
             (true, true) => flows > 0.0,
-            (true, false) => on_their_way < flows,
+            (true, false) => on_their_way < AWAITED * flows,
         };
         if random.unit() >= scene.loss.max(lost) && goes {
             let at = self.there.back().map_or(at, |p| at.max(p.at));

@@ -362,7 +362,11 @@ impl DirectionState {
         let heard = context.now - drain.cut > context.rtt + 2.0 * context.pace + span;
         let stays = queue > (1.5 * context.rise).max(STILL * drain.longest);
         let comes = self.meter.rate(span).unwrap_or(f64::MAX);
-        heard && stays && comes < ARRIVES * drain.capacity
+        // A queue of which nothing was heard since the cut may have gone, or be as long as it takes to hear of it.
+        let is_fresh = self
+            .latest
+            .is_some_and(|p| p.came > drain.cut + context.rtt);
+        is_fresh && heard && stays && comes < ARRIVES * drain.capacity
     }
 
     /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and
@@ -529,5 +533,32 @@ mod tests {
         assert_eq!(all.last(), Some(&None), "{all:?}");
         // What goes on to come says that the line carries it.
         assert!(learned(false).last().unwrap().is_some());
+    }
+    #[test]
+    fn what_was_not_heard_of_since_a_cut_is_not_elsewhere() {
+        // Less comes since the cut, as on a line that has just become slower, and the queue may be the other direction's.
+        let mut way = DirectionState::new(Direction::Down);
+        way.believe(1e6, 0.0);
+        way.is_attributed = false;
+        for n in 0..200 {
+            let t = f64::from(n) * 0.01;
+            way.meter
+                .note(t, 1e6 * t.min(1.0) + 1e5 * (t - 1.0).max(0.0));
+        }
+        let context = Context::of_test(1.99);
+        let mut elsewhere = |came: f64| {
+            way.latest = Some(Point {
+                left: 0.95,
+                came,
+                queue: 0.1,
+            });
+            let drain = Drain {
+                cut: 1.0,
+                ..way.drain_now(&context)
+            };
+            way.comes_less(0.1, &drain, &context)
+        };
+        assert!(!elsewhere(1.0));
+        assert!(elsewhere(1.5));
     }
 }

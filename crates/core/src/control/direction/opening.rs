@@ -2,7 +2,8 @@
 //!
 //! Until something is known of what we send, so much is let out, and twice as much as soon as an answer shows that
 //! this has passed without a queue. So the first upload ever makes a queue of some round trips at most, whatever the
-//! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line).
+//! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line). Where large probes tell
+//! beforehand what the line carries at least, it is opened from half of that (decision 0096).
 //!
 //! Principles: what passed is never let out less again; a queue that what we sent cannot explain is somebody else's
 //! and no reason to wait; acknowledgements of a download are never held up; where nothing answers although much is
@@ -14,6 +15,11 @@ use crate::control::Reason;
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
+/// Of what the sizes of probes say that the line carries at least, so much is let out at first; but no more than this,
+/// bytes/s: a packet takes 3 ms then, so that holding it costs little, while what sends a burst faster than its rate
+/// (token buckets, radio) may carry much less than sizes say.
+const FIRST_SHARE: f64 = 0.5;
+const FIRST_MOST: f64 = 512_000.0;
 /// What was used to this share is tried.
 const TRIED: f64 = 0.7;
 /// What is sent is measured for so long, s, to see that it begins and that it goes on: few packets pass in the first.
@@ -63,6 +69,16 @@ fn echo_wait(rtt: f64) -> f64 {
 }
 
 impl DirectionState {
+    /// The line carries at least so much, bytes/s, as the sizes of probes say: where nothing was let out yet, it is opened
+    /// from there.
+    pub(in crate::control) fn carries_at_least(&mut self, carries: f64) {
+        if let Phase::Open(opening) = &mut self.phase
+            && opening.since < 0.0
+        {
+            opening.level = (FIRST_SHARE * carries).clamp(FIRST, FIRST_MOST);
+        }
+    }
+
     /// What is let out, bytes/s; `None`: it is not held.
     pub(super) fn let_out(&self, opening: Opening, context: &Context) -> Option<f64> {
         let waits = |since: f64| context.now - since < echo_wait(context.rtt);
@@ -183,5 +199,40 @@ impl DirectionState {
     /// No queue stands here, nor one in the other direction that may be here.
     fn is_clear_of_queues(&self, context: &Context) -> bool {
         self.run.is_empty() && context.elsewhere < context.rise
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_opened_from_half_of_what_it_carries_at_least() {
+        let level = |carries: f64| {
+            let mut way = DirectionState::new(Direction::Up);
+            way.carries_at_least(carries);
+            match way.phase {
+                Phase::Open(opening) => opening.level as u32,
+                _ => 0,
+            }
+        };
+        assert_eq!(level(200e3), 100_000);
+        assert_eq!(level(30e3), 32_000);
+        assert_eq!(level(9e6), 512_000);
+    }
+
+    #[test]
+    fn what_was_let_out_is_known_better_than_what_probes_say() {
+        let mut way = DirectionState::new(Direction::Up);
+        let opened = Opening {
+            level: 2.0 * FIRST,
+            since: 1.0,
+            ..Opening::default()
+        };
+        for phase in [Phase::Open(opened), Phase::Steady] {
+            way.phase = phase;
+            way.carries_at_least(1e6);
+            assert_eq!(way.phase, phase);
+        }
     }
 }

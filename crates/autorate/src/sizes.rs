@@ -1,0 +1,117 @@
+//! What the line carries from us at least, as probes of two sizes tell while nobody uses it.
+//!
+//! A large probe takes longer than a small one by the time that links take for the difference, and the slowest link takes
+//! most of that (V. Jacobson, pathchar, 1997). An echo comes back as large, so both directions count, and
+//! every link on the way: the line carries more than that says, unless it sends bursts faster than its rate.
+//!
+//! Principles: rather too low than too high: of each size the least round trip counts, and how far apart its two least are
+//! is added; few are asked, one after the other, and none any more once two are not answered. Non-goals: what the line
+//! carries (`evenkeel_core::control`), its framing (`evenkeel line`).
+
+use std::time::Duration;
+
+use evenkeel_core::Rate;
+use evenkeel_core::ping::track::Event;
+use evenkeel_measure::ping::{Kind, Pinger};
+use evenkeel_sys::clock;
+
+use crate::error::Error;
+use crate::reflector::{Found, Origin, Over, Probe, SIZE, SLICE};
+
+/// Payload of a large one, bytes: it passes PPPoE and tunnels whole (an MTU of 1428).
+const LARGE: u32 = 1400;
+/// So many of each size.
+const EACH: usize = 4;
+/// Lines lose one of them at times; where more are missing, a hop answers only so many, or none so large.
+const MISSING: usize = 1;
+
+/// What `found` says that the line carries from us at least; `None`: it does not answer, or hops answer only so many.
+pub(crate) fn carries_at_least(
+    device: &str,
+    found: &Found,
+    over: &Over<'_>,
+) -> Result<Option<Rate>, Error> {
+    let echoes = match found.probe {
+        Probe::To(Kind::Echo | Kind::Timestamp) => found.origin != Origin::Public,
+        Probe::To(_) | Probe::Expiring(_) => false,
+    };
+    let echo = Found {
+        probe: Probe::To(Kind::Echo),
+        ..*found
+    };
+    let Some(mut pinger) = echo.pinger(device, false).filter(|_| echoes) else {
+        return Ok(None);
+    };
+    let (mut small, mut large) = (Vec::new(), Vec::new());
+    for n in 1..=EACH {
+        small.extend(round_trip(&mut pinger, SIZE, &echo, over)?);
+        large.extend(round_trip(&mut pinger, LARGE, &echo, over)?);
+        if small.len() + large.len() + MISSING < 2 * n {
+            return Ok(None);
+        }
+    }
+    Ok(rate(small, large))
+}
+
+/// How long an answer takes behind our own queue, if one comes before it is `over`.
+fn round_trip(
+    pinger: &mut Pinger,
+    size: u32,
+    found: &Found,
+    over: &Over<'_>,
+) -> Result<Option<Duration>, Error> {
+    if pinger.send(size)?.is_err() {
+        return Ok(None);
+    }
+    while !over() {
+        while let Some(event) = pinger.poll() {
+            if let Event::Outcome(o) = event {
+                let delays = o.delays.filter(|_| found.is_answer(&o));
+                return Ok(delays.and_then(|d| d.path));
+            }
+        }
+        pinger.wait(Some(clock::monotonic() + SLICE))?;
+    }
+    Ok(None)
+}
+
+/// From round trips of both sizes.
+fn rate(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<Rate> {
+    small.sort_unstable();
+    large.sort_unstable();
+    let (&[small, second_small, ..], &[large, second_large, ..]) = (&small[..], &large[..]) else {
+        return None;
+    };
+    let off = second_small.abs_diff(small) + second_large.abs_diff(large);
+    let took = large.saturating_sub(small) + off;
+    let bits = f64::from(8 * (LARGE - SIZE));
+    Some(Rate::from_bps((bits / took.as_secs_f64().max(1e-6)) as u64).min(Rate::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(all: &[f64]) -> Vec<Duration> {
+        all.iter()
+            .map(|ms| Duration::from_secs_f64(ms * 1e-3))
+            .collect()
+    }
+
+    #[test]
+    fn the_slowest_link_takes_longest_for_a_large_probe() {
+        let mbit = |small: &[f64], large: &[f64]| {
+            let rate = rate(ms(small), ms(large))?;
+            Some((rate.bps() as f64 / 1e5).round() / 10.0)
+        };
+        // 1384 bytes on 2 Mbit/s.
+        let large = [15.536, 15.536, 16.0, 17.0];
+        assert_eq!(mbit(&[10.0, 10.0, 10.4, 13.0], &large), Some(2.0));
+        // What wanders makes it less, never more.
+        assert_eq!(mbit(&[10.0, 11.0, 11.0, 13.0], &large), Some(1.7));
+        assert_eq!(mbit(&[10.0, 12.0], &[10.0, 14.0]), Some(1.8));
+        // Too fast to be told, or too few.
+        assert_eq!(mbit(&[10.0, 10.0], &[10.0, 10.0]), Some(11072.0));
+        assert_eq!(mbit(&[10.0], &large), None);
+    }
+}

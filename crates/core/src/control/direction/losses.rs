@@ -13,7 +13,8 @@
 //! Principles: what is lost at a rate is evidence against the rate, what is lost at any rate is none; one stretch is no
 //! evidence, since a sender that starts loses much once; what our own queue threw away is not the line's; a line that has
 //! shown a queue shows others. A retransmission comes round trips after what it is for, so a stretch after a cut begins
-//! late. Non-goals: random losses of a few in a hundred, which senders live with.
+//! late, and what our own queue threw away before a stretch counts in it. Non-goals: random losses of a few in a
+//! hundred, which senders live with.
 
 use std::collections::VecDeque;
 
@@ -88,6 +89,8 @@ pub(super) struct Losses {
     from: Option<(f64, TcpPayload)>,
     /// None begins before this.
     not_before: f64,
+    /// What our own queue had thrown away of late: when, bytes.
+    dropped: VecDeque<(f64, f64)>,
     /// What passed of late: when, bytes/s.
     passed: VecDeque<(f64, f64)>,
     test: Option<Test>,
@@ -109,6 +112,7 @@ impl Default for Losses {
         Losses {
             from: None,
             not_before: 0.0,
+            dropped: VecDeque::new(),
             passed: VecDeque::new(),
             test: None,
             in_a_row: 0,
@@ -127,17 +131,44 @@ impl Losses {
         self.held = self.held.max(bytes);
     }
 
-    /// The share that was lost of late, once a stretch is over, which then begins anew.
-    fn share(&mut self, payload: TcpPayload, packet: f64, now: f64) -> Option<f64> {
-        let (began, before) = *self.from.get_or_insert((now, payload));
+    /// Our own queue has thrown away so many bytes by now.
+    fn note_dropped(&mut self, dropped: f64, now: f64) {
         // Counters of a queue that was set up anew begin at nought.
-        let is_anew = payload.all < before.all || payload.dropped < before.dropped;
+        if self.dropped.back().is_some_and(|d| dropped < d.1) {
+            self.dropped.clear();
+            self.from = None;
+        }
+        self.dropped.push_back((now, dropped));
+        while self
+            .dropped
+            .front()
+            .is_some_and(|d| now - d.0 > REMEMBERED + LONGEST)
+        {
+            self.dropped.pop_front();
+        }
+    }
+
+    /// So many bytes has it thrown away from `since` on.
+    fn dropped_from(&self, since: f64) -> f64 {
+        let until_then = self.dropped.iter().rev().find(|d| d.0 <= since);
+        let first = until_then.or(self.dropped.front());
+        let last = self.dropped.back();
+        first
+            .zip(last)
+            .map_or(0.0, |(first, last)| last.1 - first.1)
+    }
+
+    /// The share that was lost of late, once a stretch is over, which then begins anew. What is sent again is sent so long
+    /// after it was lost at most, `late` s.
+    fn share(&mut self, payload: TcpPayload, packet: f64, late: f64, now: f64) -> Option<f64> {
+        let (began, before) = *self.from.get_or_insert((now, payload));
+        let is_anew = payload.all < before.all;
         if now < self.not_before || is_anew {
             self.from = None;
             return None;
         }
         let all = payload.all - before.all;
-        let dropped = AGAIN * (payload.dropped - before.dropped);
+        let dropped = AGAIN * self.dropped_from(began - late);
         let lost = (payload.retransmitted - before.retransmitted - dropped).max(0.0);
         let tells = lost > PACKETS * packet || all > PACKETS / LOST * packet;
         let is_over = now - began >= STRETCH && tells;
@@ -165,6 +196,11 @@ impl Losses {
     }
 }
 
+/// How long after what was lost it is sent again, s, at most as a rule.
+fn settles(context: &Context) -> f64 {
+    SETTLES.max(ROUND_TRIPS * context.rtt)
+}
+
 impl DirectionState {
     /// So much of TCP's payload passed by now. To be called about twice a second.
     pub(in crate::control) fn note_payload(
@@ -178,6 +214,7 @@ impl DirectionState {
         while self.losses.passed.front().is_some_and(is_old) {
             self.losses.passed.pop_front();
         }
+        self.losses.note_dropped(payload.dropped, now);
         // What a full buffer throws away is told by its queue.
         let stands = matches!(self.phase, Phase::Drain(_) | Phase::Compete(_));
         if stands || self.losses.held > HOLDS * context.packet {
@@ -185,7 +222,8 @@ impl DirectionState {
             self.losses.test = None;
             return Outcome::Nothing;
         }
-        let Some(share) = self.losses.share(payload, context.packet, now) else {
+        let late = settles(context);
+        let Some(share) = self.losses.share(payload, context.packet, late, now) else {
             return Outcome::Nothing;
         };
         let test = self.losses.test.take();
@@ -276,8 +314,7 @@ impl DirectionState {
     }
 
     fn shape_to(&mut self, capacity: f64, wait: f64, context: &Context) {
-        let settles = SETTLES.max(ROUND_TRIPS * context.rtt);
-        self.losses.not_before = context.now + settles;
+        self.losses.not_before = context.now + settles(context);
         self.losses.passed.clear();
         self.prior = None;
         self.capacity = Some((self.bounded(capacity), context.now));
@@ -296,6 +333,31 @@ impl DirectionState {
 mod tests {
     use super::*;
     use crate::control::rate_fit::Point;
+
+    #[test]
+    fn what_our_own_queue_threw_away_before_a_stretch_is_sent_again_in_it() {
+        let share = |dropped: f64| {
+            let mut losses = Losses::default();
+            let mut share = |now: f64, all: f64, retransmitted: f64| {
+                let payload = TcpPayload {
+                    all,
+                    retransmitted,
+                    dropped: dropped * (2.0 * now).min(1.0),
+                };
+                losses.note_dropped(payload.dropped, now);
+                if now < 1.0 {
+                    return None;
+                }
+                losses.share(payload, 1538.0, SETTLES, now)
+            };
+            for (now, all) in [(0.0, 0.0), (0.5, 20e3), (1.0, 40e3), (1.5, 50e3)] {
+                assert_eq!(share(now, all, 0.0), None);
+            }
+            share(2.0, 72e3, 13e3)
+        };
+        assert!(share(0.0).unwrap() > 0.4);
+        assert_eq!(share(15e3), None);
+    }
 
     /// What the line is shaped to at the end of so long, s, where so much is wanted and so much carried, bytes/s,
     /// without a queue, and this share is lost whatever is sent; and the share that was lost in the latest half.

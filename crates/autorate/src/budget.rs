@@ -25,8 +25,8 @@ const SAVED: f64 = 0.02;
 const ENOUGH: f64 = 0.5;
 /// More often than this there is nothing to spare.
 const OFTEN: Duration = Duration::from_millis(300);
-/// A search for something to probe, and for others, takes so many probes at most; four large ones (`sizes`) are as many
-/// as a hundred.
+/// A search for something to probe, and for others, takes so many probes at most; four large ones
+/// (`serialization_delay`) are as many as a hundred.
 pub(crate) const SEARCH: u64 = 500;
 /// The file is written so often; a kill forgets what came after, for which the next start allows.
 const EACH: Duration = Duration::from_secs(60);

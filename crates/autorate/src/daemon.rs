@@ -49,7 +49,7 @@ enum Sought {
     /// What answers first, if anything does.
     First(Option<Found>),
     /// What the line carries from us at least.
-    AtLeast(Rate),
+    CarriesAtLeast(Rate),
     /// That and others, and how often they answer.
     All(Vec<Candidate>),
 }
@@ -223,7 +223,7 @@ impl Daemon {
             match search.as_ref().map(Receiver::try_recv) {
                 Some(Ok(sought)) => match sought? {
                     Sought::First(found) => self.found(found, now, observer),
-                    Sought::AtLeast(rate) => self.controller.carries_at_least(rate),
+                    Sought::CarriesAtLeast(rate) => self.controller.carries_at_least(rate),
                     Sought::All(all) => self.found_all(&all, now, observer),
                 },
                 Some(Err(TryRecvError::Disconnected)) => search = None,

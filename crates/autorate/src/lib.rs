@@ -30,7 +30,7 @@ mod request;
 mod routes;
 mod run;
 mod said;
-mod sizes;
+mod serialization_delay;
 mod stamps;
 mod trust;
 

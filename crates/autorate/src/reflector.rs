@@ -34,7 +34,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_millis(700);
 /// Answers of what is used are waited for so long: buffers hold two seconds, and satellites are far away.
 const LINE_PATIENCE: Duration = Duration::from_secs(3);
 /// So often it is seen that another answered.
-pub(crate) const SLICE: Duration = Duration::from_millis(20);
+const SLICE: Duration = Duration::from_millis(20);
 /// Public name servers of three operators that answer ICMP echo.
 const PUBLIC: [IpAddr; 6] = [
     IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),
@@ -354,19 +354,29 @@ pub(crate) fn answers(device: &str, found: &Found, over: &Over<'_>) -> Result<bo
     let Some(mut pinger) = found.pinger(device, false) else {
         return Ok(false);
     };
-    if pinger.send(SIZE)?.is_err() {
-        return Ok(false);
+    let outcome = outcome(&mut pinger, SIZE, over)?;
+    Ok(outcome.is_some_and(|o| found.is_answer(&o)))
+}
+
+/// What becomes of one probe with `size` bytes of payload, if that is known before it is `over`.
+pub(crate) fn outcome(
+    pinger: &mut Pinger,
+    size: u32,
+    over: &Over<'_>,
+) -> Result<Option<Outcome>, Error> {
+    if pinger.send(size)?.is_err() {
+        return Ok(None);
     }
     while !over() {
         while let Some(event) = pinger.poll() {
             if let Event::Outcome(o) = event {
-                return Ok(found.is_answer(&o));
+                return Ok(Some(o));
             }
         }
         let until = clock::monotonic() + SLICE;
         pinger.wait(Some(until))?;
     }
-    Ok(false)
+    Ok(None)
 }
 
 #[cfg(test)]

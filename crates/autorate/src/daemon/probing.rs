@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::event::{Event, Observer};
 use crate::far_ends;
 use crate::reflector::{Found, find};
-use crate::sizes::carries_at_least;
+use crate::serialization_delay::carries_at_least;
 use crate::stamps;
 
 impl Daemon {
@@ -40,6 +40,8 @@ impl Daemon {
     ) -> Receiver<Result<Sought, Error>> {
         let (finds, found) = mpsc::channel();
         let (device, targets) = (self.device.clone(), self.targets.clone());
+        let view = self.controller.view(clock::monotonic());
+        let is_unknown = view.up.capacity.is_none();
         others.store(false, Ordering::Relaxed);
         scope.spawn(move || {
             let first = find(&device, &targets, over);
@@ -49,8 +51,9 @@ impl Daemon {
                 && let Some(first) = known
             {
                 let ended = || over.load(Ordering::Relaxed);
-                if let Ok(Some(rate)) = carries_at_least(&device, &first, &ended) {
-                    let _ = finds.send(Ok(Sought::AtLeast(rate)));
+                // Where this cannot be asked an upload begins as on the slowest line.
+                if is_unknown && let Ok(Some(rate)) = carries_at_least(&device, &first, &ended) {
+                    let _ = finds.send(Ok(Sought::CarriesAtLeast(rate)));
                 }
                 while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
                     std::thread::sleep(NAP);

@@ -683,6 +683,9 @@ impl DirectionState {
             {
                 self.follow(queue, standing_queue, context)
             }
+            Phase::Open(opening) if self.awaits_newcomers(opening, context) => {
+                self.waits_for_newcomers(opening, context)
+            }
             Phase::Open(opening) => match self.meets_a_queue(context) {
                 Outcome::Nothing => self.open(opening, context),
                 known => known,

@@ -30,7 +30,7 @@ impl Controller {
         self.apply(now);
     }
 
-    /// On a line that nobody used, probes of two sizes said that it carries at least this much from us.
+    /// The serialization delay of large probes said that the line carries at least this much from us.
     pub fn carries_at_least(&mut self, rate: Rate) {
         self.directions[UP].carries_at_least(bytes_per_s(rate));
     }

@@ -534,6 +534,7 @@ mod tests {
         // What goes on to come says that the line carries it.
         assert!(learned(false).last().unwrap().is_some());
     }
+
     #[test]
     fn what_was_not_heard_of_since_a_cut_is_not_elsewhere() {
         // Less comes since the cut, as on a line that has just become slower, and the queue may be the other direction's.

@@ -5,7 +5,7 @@
 //! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line). Where large probes tell
 //! beforehand what the line carries at least, it is opened from half of that (decision 0096).
 //!
-//! Principles: what passed is never let out less again; a queue that what we sent cannot explain is somebody else's
+//! Principles: what passed is never let out less again, but beside somebody whose bytes are not counted yet; a queue that what we sent cannot explain is somebody else's
 //! and no reason to wait; acknowledgements of a download are never held up; where nothing answers although much is
 //! sent, nothing is held at all. Non-goals: what the queue says at which it ends (`drain`).
 
@@ -15,10 +15,10 @@ use crate::control::Reason;
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
-/// Of what the sizes of probes say that the line carries at least, so much is let out at first; but no more than this,
-/// bytes/s: a packet takes 3 ms then, so that holding it costs little, while what sends a burst faster than its rate
-/// (token buckets, radio) may carry much less than sizes say.
+/// Of what large probes say that the line carries at least, this share is let out at first (decision 0096).
 const FIRST_SHARE: f64 = 0.5;
+/// But no more than this, bytes/s: a packet takes 3 ms then, so that holding it costs little, while what sends a burst
+/// faster than its rate (token buckets, radio) may carry much less than large probes say.
 const FIRST_MOST: f64 = 512_000.0;
 /// What was used to this share is tried.
 const TRIED: f64 = 0.7;
@@ -33,6 +33,9 @@ const USED_UP: f64 = 0.85;
 /// Then echoes of far ends are waited for so long, s, and so many round trips: they are asked after a few packets.
 const ECHO_WAIT: f64 = 0.25;
 const ROUND_TRIPS: f64 = 3.0;
+/// So long a host whose bytes are not counted yet is waited for, s: they are after two of its reports, and all know it a
+/// quarter of a second later; some beacons get lost. Hosts that go on to come are not waited for longer (decision 0096).
+const NEWCOMERS_WAIT: f64 = 1.0;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
 
@@ -49,6 +52,8 @@ pub(in crate::control) struct Opening {
     grows: f64,
     /// It is used up and there are no echoes, since; once that was too long, until there are some.
     unheard: Option<f64>,
+    /// Somebody is there whose bytes are not counted yet, since.
+    newcomers: Option<f64>,
 }
 
 impl Default for Opening {
@@ -59,6 +64,7 @@ impl Default for Opening {
             passed: 0.0,
             grows: GROWS,
             unheard: None,
+            newcomers: None,
         }
     }
 }
@@ -69,8 +75,8 @@ fn echo_wait(rtt: f64) -> f64 {
 }
 
 impl DirectionState {
-    /// The line carries at least so much, bytes/s, as the sizes of probes say: where nothing was let out yet, it is opened
-    /// from there.
+    /// The line carries at least so much, bytes/s, as large probes say: where nothing was let out yet, it is opened from
+    /// there.
     pub(in crate::control) fn carries_at_least(&mut self, carries: f64) {
         if let Phase::Open(opening) = &mut self.phase
             && opening.since < 0.0
@@ -128,13 +134,14 @@ impl DirectionState {
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
         opening.level = opening.level.max(self.acknowledges(context));
         opening.unheard = self.unheard(opening, context);
+        opening.newcomers = opening.newcomers.filter(|_| self.has_newcomer);
         self.phase = Phase::Open(opening);
         let held = self.let_out(opening, context);
         let Some(level) = held.filter(|_| context.probed) else {
             return Outcome::Nothing;
         };
         if !self.is_somebody_elses(opening, context) {
-            return self.falls_back(opening, context);
+            return self.falls_back(opening.passed, opening, context);
         }
         if context.now - opening.since < self.others_lag {
             return Outcome::Nothing;
@@ -167,10 +174,27 @@ impl DirectionState {
         Outcome::Changed(Reason::Opening { dir: self.dir })
     }
 
+    /// Somebody is there whose bytes are not counted yet: a queue says nothing of what the line carries.
+    pub(super) fn awaits_newcomers(&self, opening: Opening, context: &Context) -> bool {
+        let waits = |since: f64| context.now - since < NEWCOMERS_WAIT;
+        self.dir == Direction::Up && self.has_newcomer && opening.newcomers.is_none_or(waits)
+    }
+
+    /// Then no more is let out than before, and after a queue as little as at first.
+    pub(super) fn waits_for_newcomers(&mut self, opening: Opening, context: &Context) -> Outcome {
+        let since = opening.newcomers.unwrap_or(context.now);
+        let opening = Opening {
+            newcomers: Some(since),
+            ..opening
+        };
+        self.phase = Phase::Open(opening);
+        self.falls_back(0.0, opening, context)
+    }
+
     /// A queue stands that what was let out has made, and it is not known yet what the line carries: no more is let
-    /// out than what passed without one.
-    fn falls_back(&mut self, opening: Opening, context: &Context) -> Outcome {
-        let level = opening.passed.max(self.acknowledges(context)).max(FIRST);
+    /// out than what `passed` without one.
+    fn falls_back(&mut self, passed: f64, opening: Opening, context: &Context) -> Outcome {
+        let level = passed.max(self.acknowledges(context)).max(FIRST);
         // A packet in front of a probe is no queue.
         let least = context.rise + 2.0 * context.packet / opening.level;
         let stands = self.run.len() >= 2 && self.latest.is_some_and(|p| p.queue > least);
@@ -234,5 +258,41 @@ mod tests {
             way.carries_at_least(1e6);
             assert_eq!(way.phase, phase);
         }
+    }
+
+    #[test]
+    fn beside_somebody_whose_bytes_are_not_counted_a_queue_teaches_nothing() {
+        let mut way = DirectionState::new(Direction::Up);
+        let opened = Opening {
+            level: 512e3,
+            since: 1.0,
+            passed: 400e3,
+            ..Opening::default()
+        };
+        way.phase = Phase::Open(opened);
+        way.has_newcomer = true;
+        for (n, left) in (0..).zip([1.0, 1.02, 1.04]) {
+            let point = crate::control::rate_fit::Point {
+                left,
+                came: left + 0.04,
+                queue: 0.03 + 0.01 * f64::from(n),
+            };
+            way.observe(point, &Context::of_test(left + 0.04));
+            let _ = way.decide(&Context::of_test(left + 0.04), true);
+        }
+        assert!(way.capacity.is_none());
+        let level = |way: &DirectionState| match way.phase {
+            Phase::Open(opening) => (opening.level as u32, opening.newcomers.is_some()),
+            _ => (0, false),
+        };
+        assert_eq!(level(&way), (32_000, true));
+        // Not for ever, and for a whole second again after all were counted.
+        let Phase::Open(opening) = way.phase else {
+            panic!("{:?}", way.phase)
+        };
+        assert!(!way.awaits_newcomers(opening, &Context::of_test(2.1)));
+        way.has_newcomer = false;
+        let _ = way.open(opening, &Context::of_test(2.2));
+        assert!(!level(&way).1);
     }
 }

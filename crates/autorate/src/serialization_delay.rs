@@ -1,4 +1,4 @@
-//! What the line carries from us at least, as probes of two sizes tell while nobody uses it.
+//! What the line carries from us at least, by the serialization delay of large probes while nobody uses it.
 //!
 //! A large probe takes longer than a small one by the time that links take for the difference, and the slowest link takes
 //! most of that (V. Jacobson, pathchar, 1997). An echo comes back as large, so both directions count, and
@@ -11,12 +11,10 @@
 use std::time::Duration;
 
 use evenkeel_core::Rate;
-use evenkeel_core::ping::track::Event;
 use evenkeel_measure::ping::{Kind, Pinger};
-use evenkeel_sys::clock;
 
 use crate::error::Error;
-use crate::reflector::{Found, Origin, Over, Probe, SIZE, SLICE};
+use crate::reflector::{Found, Origin, Over, Probe, SIZE, outcome};
 
 /// Payload of a large one, bytes: it passes PPPoE and tunnels whole (an MTU of 1428).
 const LARGE: u32 = 1400;
@@ -60,19 +58,8 @@ fn round_trip(
     found: &Found,
     over: &Over<'_>,
 ) -> Result<Option<Duration>, Error> {
-    if pinger.send(size)?.is_err() {
-        return Ok(None);
-    }
-    while !over() {
-        while let Some(event) = pinger.poll() {
-            if let Event::Outcome(o) = event {
-                let delays = o.delays.filter(|_| found.is_answer(&o));
-                return Ok(delays.and_then(|d| d.path));
-            }
-        }
-        pinger.wait(Some(clock::monotonic() + SLICE))?;
-    }
-    Ok(None)
+    let outcome = outcome(pinger, size, over)?.filter(|o| found.is_answer(o));
+    Ok(outcome.and_then(|o| o.delays?.path))
 }
 
 /// From round trips of both sizes.

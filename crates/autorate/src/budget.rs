@@ -25,9 +25,9 @@ const SAVED: f64 = 0.02;
 const ENOUGH: f64 = 0.5;
 /// More often than this there is nothing to spare.
 const OFTEN: Duration = Duration::from_millis(300);
-/// A search for something to probe, and for others, takes so many probes at most; four large ones
-/// (`serialization_delay`) are as many as a hundred.
-pub(crate) const SEARCH: u64 = 500;
+/// A search for something to probe, and for others, takes so many probes at most, those of
+/// `serialization_delay` with them.
+pub(crate) const SEARCH: u64 = 430;
 /// The file is written so often; a kill forgets what came after, for which the next start allows.
 const EACH: Duration = Duration::from_secs(60);
 /// What may have been sent since it was written: as often as a loaded line is probed, for [`EACH`].

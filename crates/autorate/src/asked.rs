@@ -287,6 +287,7 @@ fn answered(o: &Outcome, far: Option<u32>) -> Option<Answered> {
     Some(Answered {
         sent,
         came: sent + path,
+        left_unseen: delays.queue.is_none(),
         one_way,
     })
 }

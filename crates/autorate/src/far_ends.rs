@@ -34,7 +34,7 @@ use crate::trust::{Doubt, Doubts};
 const MOST: usize = 2;
 /// So many that were doubted are remembered.
 const REMEMBERED: usize = 256;
-/// Round trips of connections that are busy, in a stretch.
+/// Round trips of connections that are busy, in a stretch; it may have begun in the one before.
 const BUSY: u32 = 4;
 /// So long is a stretch.
 const STRETCH: Duration = Duration::from_millis(500);
@@ -137,8 +137,8 @@ fn is_beyond(address: IpAddr) -> bool {
 pub(crate) struct FarEnds {
     all: Vec<FarEnd>,
     doubts: HashMap<IpAddr, Doubts>,
-    /// Places that connections led to in this stretch.
-    places: HashMap<IpAddr, Seen>,
+    /// Round trips of the places that connections led to, in this stretch and the one before.
+    places: HashMap<IpAddr, [u32; 2]>,
     /// When the stretch began, and the latest echo was asked for.
     began: Duration,
     asked: Duration,
@@ -162,7 +162,7 @@ impl FarEnds {
     /// Round trips of connections that ended since the last call.
     pub(crate) fn note_trips(&mut self, trips: &[RttSample], device: &str, now: Duration) {
         for trip in trips {
-            self.places.entry(trip.remote).or_default().note_trip(trip);
+            self.places.entry(trip.remote).or_default()[0] += 1;
             let asked = |f: &&mut FarEnd| f.reflector.found.address == trip.remote;
             if let Some(far_end) = self.all.iter_mut().find(asked) {
                 far_end.allowed = (far_end.allowed + ALLOWS).min(ALLOWED);
@@ -175,7 +175,10 @@ impl FarEnds {
         if now.saturating_sub(self.began) >= STRETCH {
             self.began = now;
             self.judge(now);
-            self.places.clear();
+            self.places.retain(|_, [now, before]| {
+                *before = std::mem::take(now);
+                *before > 0
+            });
         }
     }
 
@@ -184,9 +187,9 @@ impl FarEnds {
         let is_asked = |a: &IpAddr| self.all.iter().any(|f| f.reflector.found.address == *a);
         let is_doubted = |a: &IpAddr| self.doubts.get(a).is_some_and(|d| d.last(now));
         let is_wanted = |a: &IpAddr| is_beyond(*a) && !is_asked(a) && !is_doubted(a);
-        let busy = self.places.iter();
-        let busy = busy.filter(|(a, seen)| seen.trips >= BUSY && is_wanted(a));
-        let mut busy: Vec<_> = busy.map(|(a, seen)| (seen.trips, *a)).collect();
+        let all = self.places.iter();
+        let all = all.map(|(a, trips)| (trips.iter().sum::<u32>(), *a));
+        let mut busy: Vec<_> = all.filter(|(n, a)| *n >= BUSY && is_wanted(a)).collect();
         busy.sort_unstable();
         while self.all.len() < MOST
             && let Some((trips, address)) = busy.pop()
@@ -413,6 +416,21 @@ mod tests {
         assert!(far_ends.all.is_empty());
         far_ends.note_trips(&busy, "lo", ms(3_600_000));
         assert_eq!(far_ends.all.len(), 1);
+    }
+
+    #[test]
+    fn a_stretch_that_ends_does_not_hide_that_connections_are_busy() {
+        let mut far_ends = FarEnds::default();
+        let half = [trip(1, 20, 0); BUSY as usize / 2];
+        far_ends.note_trips(&half, "lo", ms(1000));
+        far_ends.note_trips(&half, "lo", ms(1100));
+        assert_eq!(far_ends.all.len(), 1);
+        // What is older counts no more.
+        let mut far_ends = FarEnds::default();
+        for at in [1000, 1500, 2000, 2500] {
+            far_ends.note_trips(&half[..1], "lo", ms(at));
+        }
+        assert!(far_ends.all.is_empty());
     }
 
     #[test]

@@ -180,6 +180,7 @@ impl<'a> World<'a> {
                 Answered {
                     sent: duration(p.sent),
                     came: duration(p.at),
+                    left_unseen: false,
                     one_way: self.scene.stamps.then(|| stamped(&p)),
                 },
             );

@@ -77,6 +77,7 @@ impl Controller {
             self.no_signal = false;
             self.actions.push_back(Action::Noticed(Notice::SignalBack));
         }
+        self.left_unseen = a.left_unseen;
         let (sent, came) = (seconds(a.sent), seconds(a.came));
         if came >= sent {
             let (now, delay) = (seconds(now), came - sent);
@@ -143,6 +144,7 @@ impl Controller {
         let since = self
             .heard
             .map_or(SLOWEST, |h| (now - h).clamp(0.0, SLOWEST));
+        self.left_unseen = false;
         if self.passive.is_none() {
             self.base = Base::default();
         }

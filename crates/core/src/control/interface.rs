@@ -65,6 +65,8 @@ pub struct Answered {
     pub came: Duration,
     /// One-way times in ms, where the far side stamps; ms are enough.
     pub one_way: Option<OneWay>,
+    /// When it was handed to the line is not known: a packet in our own shaper may have been in front of it.
+    pub left_unseen: bool,
 }
 
 /// Bytes on the line so far, both directions.

@@ -20,6 +20,7 @@ fn answers(c: &mut Controller, from: u32, n: u32, delay: Duration, stamped: bool
         let answer = Answered {
             sent: at,
             came: at + delay,
+            left_unseen: false,
             one_way: stamped.then_some(OneWay {
                 there: half,
                 back: half,

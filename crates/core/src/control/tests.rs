@@ -53,6 +53,7 @@ fn stalled(up: bool, stamps: bool, stall: f64, queued: bool) -> Vec<Action> {
                 Answered {
                     sent: duration(left),
                     came: duration(came),
+                    left_unseen: false,
                     one_way: stamps.then_some(OneWay {
                         there: far - left,
                         back: came - far,

@@ -223,6 +223,7 @@ impl World {
                 let answered = Answered {
                     sent: at(sent),
                     came: at(came),
+                    left_unseen: false,
                     one_way: None,
                 };
                 h.controller.answered(at(t), answered);

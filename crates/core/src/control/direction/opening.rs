@@ -136,10 +136,13 @@ impl DirectionState {
         opening.unheard = self.unheard(opening, context);
         opening.newcomers = opening.newcomers.filter(|_| self.has_newcomer);
         self.phase = Phase::Open(opening);
-        let held = self.let_out(opening, context);
-        let Some(level) = held.filter(|_| context.probed) else {
+        let Some(level) = self.let_out(opening, context) else {
+            self.phase = Phase::Open(self.passes(opening, context));
             return Outcome::Nothing;
         };
+        if !context.probed {
+            return Outcome::Nothing;
+        }
         if !self.is_somebody_elses(opening, context) {
             return self.falls_back(opening.passed, opening, context);
         }
@@ -174,13 +177,30 @@ impl DirectionState {
         Outcome::Changed(Reason::Opening { dir: self.dir })
     }
 
+    /// It is not held, for want of echoes: what has passed where the latest answer met no queue is let out once there are
+    /// some.
+    fn passes(&self, opening: Opening, context: &Context) -> Opening {
+        let over = MEASURED[1];
+        let told = self
+            .latest
+            .filter(|_| self.dir == Direction::Up && self.is_clear_of_queues(context));
+        let sent = told.and_then(|p| self.meter.between(p.left - over, p.left));
+        // A queue that is not seen yet may hold some of it.
+        let carries = sent.unwrap_or(0.0) / (over + context.rise + context.wander);
+        Opening {
+            level: opening.level.max(carries),
+            passed: opening.passed.max(carries),
+            ..opening
+        }
+    }
+
     /// Somebody is there whose bytes are not counted yet: a queue says nothing of what the line carries.
     pub(super) fn awaits_newcomers(&self, opening: Opening, context: &Context) -> bool {
         let waits = |since: f64| context.now - since < NEWCOMERS_WAIT;
         self.dir == Direction::Up && self.has_newcomer && opening.newcomers.is_none_or(waits)
     }
 
-    /// Then no more is let out than before, and after a queue as little as at first.
+    /// Then it is opened as ever, but after a queue as little is let out as at first.
     pub(super) fn waits_for_newcomers(&mut self, opening: Opening, context: &Context) -> Outcome {
         let since = opening.newcomers.unwrap_or(context.now);
         let opening = Opening {
@@ -188,7 +208,10 @@ impl DirectionState {
             ..opening
         };
         self.phase = Phase::Open(opening);
-        self.falls_back(0.0, opening, context)
+        match self.falls_back(0.0, opening, context) {
+            Outcome::Nothing => self.open(opening, context),
+            known => known,
+        }
     }
 
     /// A queue stands that what was let out has made, and it is not known yet what the line carries: no more is let
@@ -258,6 +281,36 @@ mod tests {
             way.carries_at_least(1e6);
             assert_eq!(way.phase, phase);
         }
+    }
+
+    #[test]
+    fn what_passed_while_nothing_was_held_is_let_out_once_there_are_echoes() {
+        let opened = |queue: f64| {
+            let mut way = DirectionState::new(Direction::Up);
+            way.phase = Phase::Open(Opening {
+                unheard: Some(0.0),
+                ..Opening::default()
+            });
+            for tenth in 0..30 {
+                let t = f64::from(tenth) / 10.0;
+                way.meter.note(t, 1e6 * t);
+            }
+            let context = Context {
+                probed: false,
+                ..Context::of_test(2.6)
+            };
+            let point = crate::control::rate_fit::Point {
+                left: 2.5,
+                came: 2.6,
+                queue,
+            };
+            way.observe(point, &context);
+            assert_eq!(way.opened(&context), None);
+            let _ = way.decide(&context, true);
+            way.opened(&Context::of_test(2.7)).unwrap_or_default() as u32
+        };
+        assert_eq!(opened(0.001), 991_080);
+        assert_eq!(opened(0.020), FIRST as u32);
     }
 
     #[test]

@@ -299,6 +299,7 @@ mod tests {
                     Answered {
                         sent: duration(left),
                         came: duration(came),
+                        left_unseen: false,
                         one_way,
                     },
                 );

@@ -96,4 +96,5 @@ homes! {
     managed: 6.0, 0.75, 0.0;
     radio: 4.0, 0.75, 0.0;
     first_upload: 1.0, 0.9, 0.0;
+    no_icmp: 3.0, 0.85, 0.0;
 }

@@ -77,7 +77,6 @@ impl Controller {
             self.no_signal = false;
             self.actions.push_back(Action::Noticed(Notice::SignalBack));
         }
-        self.left_unseen = a.left_unseen;
         let (sent, came) = (seconds(a.sent), seconds(a.came));
         if came >= sent {
             let (now, delay) = (seconds(now), came - sent);
@@ -85,8 +84,25 @@ impl Controller {
             // What a full buffer threw away says nothing of the line.
             let free = delay - base < self.context(UP, now).rise && !self.in_use(UP, now);
             self.in_flight.answered(sent, free, base, now);
-            self.on_rtt(now, RoundTrip { sent, came, delay }, a.one_way);
+            let held = if a.left_unseen {
+                self.in_our_shaper().min((delay - base).max(0.0))
+            } else {
+                0.0
+            };
+            let heard = RoundTrip {
+                sent: sent + held,
+                came,
+                delay: delay - held,
+            };
+            self.on_rtt(now, heard, a.one_way);
         }
+    }
+
+    /// A full packet takes so long to leave our own shaper, if there may be one, s.
+    fn in_our_shaper(&self) -> f64 {
+        let shaped = self.shaped[UP].filter(|_| self.idle_since.is_none());
+        let rate = shaped.map(|t| bytes_per_s(t.capacity.permille(t.permille.into())));
+        rate.map_or(0.0, |rate| f64::from(self.settings.packet) / rate)
     }
 
     /// Round trips of connections that passed since the last call, where nothing answers probes.
@@ -144,7 +160,6 @@ impl Controller {
         let since = self
             .heard
             .map_or(SLOWEST, |h| (now - h).clamp(0.0, SLOWEST));
-        self.left_unseen = false;
         if self.passive.is_none() {
             self.base = Base::default();
         }

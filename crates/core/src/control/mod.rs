@@ -134,8 +134,6 @@ pub struct Controller {
     in_flight: InFlight,
     /// Probes are not answered any more.
     no_signal: bool,
-    /// When what was answered left our own queue is not known.
-    left_unseen: bool,
     /// What is in force, and since when.
     shaped: PerDirection<Option<Target>>,
     raised: f64,
@@ -196,7 +194,6 @@ impl Controller {
             heard: None,
             in_flight: InFlight::default(),
             no_signal: false,
-            left_unseen: false,
             shaped: PerDirection::default(),
             raised: f64::MIN,
             actions: VecDeque::new(),
@@ -220,15 +217,14 @@ impl Controller {
     /// The line as direction `i` sees it.
     fn context(&self, i: Direction, now: f64) -> Context {
         let packet = f64::from(self.settings.packet);
-        // A packet may be under way when a probe comes, or may leave our shaper.
+        // A packet may be under way when a probe comes.
         let serial = |way: &DirectionState| {
             let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
-            let shaped = self.shaped[way.dir].filter(|_| self.left_unseen && way.dir == UP);
-            let rates = way.capacity.map(|c| c.0).into_iter();
-            let rates =
-                rates.chain(shaped.map(|s| bytes_per_s(s.capacity.permille(s.permille.into()))));
-            let in_use = rates.filter(|c| taken > IDLE * c);
-            in_use.map(|c| packet / c).fold(0.0, f64::max)
+            let in_use = |c: &f64| taken > IDLE * c;
+            way.capacity
+                .map(|c| c.0)
+                .filter(in_use)
+                .map_or(0.0, |c| packet / c)
         };
         let other = serial(&self.directions[i.other()]);
         let is_apart = self.tells_apart(now);

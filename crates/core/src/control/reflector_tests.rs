@@ -52,6 +52,49 @@ fn another_reflector_has_another_base() {
     assert_eq!(base_ms(&c), Some(12));
 }
 
+/// What an upload is let out within three seconds, bytes/s, where a probe has a full packet in front of it, or a part of one, that
+/// leaves our shaper.
+fn let_out_behind_our_shaper(left_unseen: bool) -> f64 {
+    let mut c = controller();
+    answers(&mut c, 0, 30, 20 * MS, false);
+    let (mut sent, mut let_out) = (0.0, 0.0);
+    for n in 0..150u32 {
+        let at = 3000 * MS + 20 * n * MS;
+        while let Some(action) = c.poll() {
+            if let Action::Shape { targets, .. } = action {
+                let shaped = |t: Target| bytes_per_s(t.capacity.permille(t.permille.into()));
+                let_out = targets.up.map_or(let_out, shaped);
+            }
+        }
+        sent += 0.020 * let_out;
+        c.counted(
+            at,
+            Counted {
+                up: sent,
+                down: 0.0,
+            },
+        );
+        c.probed(at);
+        let waits = 300.0 * f64::from(1 + n % 5) / let_out;
+        let came = at + 20 * MS + Duration::from_secs_f64(waits);
+        let answer = Answered {
+            sent: at,
+            came,
+            left_unseen,
+            one_way: None,
+        };
+        c.answered(came, answer);
+    }
+    let_out
+}
+
+#[test]
+fn a_packet_in_our_own_shaper_is_no_queue_of_the_line() {
+    assert!(let_out_behind_our_shaper(true) > 1e6);
+    // Where it is known when probes left it is one.
+    assert!(let_out_behind_our_shaper(false) < 1e5);
+}
+
 #[test]
 fn it_is_probed_no_more_often_than_it_answers() {
     let mut c = controller();

@@ -5,9 +5,10 @@
 //! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line). Where large probes tell
 //! beforehand what the line carries at least, it is opened from half of that (decision 0096).
 //!
-//! Principles: what passed is never let out less again, but beside somebody whose bytes are not counted yet; a queue that what we sent cannot explain is somebody else's
-//! and no reason to wait; acknowledgements of a download are never held up; where nothing answers although much is
-//! sent, nothing is held at all. Non-goals: what the queue says at which it ends (`drain`).
+//! Principles: what passed is never let out less again, held or not, but beside somebody whose bytes are not counted
+//! yet; a queue that what we sent cannot explain is somebody else's and no reason to wait; acknowledgements of a
+//! download are never held up; where nothing answers although much is sent, nothing is held at all. Non-goals: what the
+//! queue says at which it ends (`drain`).
 
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;

@@ -18,6 +18,8 @@ use evenkeel_lab::{Cell, Experiment, StateRoot, conditions, run_cell};
 struct Limits {
     /// Average increase beyond the oracle's, ms.
     more_ms: f64,
+    /// The same of the 99th percentile, ms.
+    more_p99_ms: f64,
     /// Of the oracle's goodput, both directions together.
     goodput: f64,
     /// Of what hosts beside the gateway get without a shaper.
@@ -51,9 +53,11 @@ fn home(test: &str, limits: &Limits) {
     let auto = cell(&experiment, state.path(), "evenkeel-auto");
     let all = |run: &Run| run.down_kbit + run.up_kbit;
     let figures = format!(
-        "{test}: increase {:.2} told {:.2} ms, goodput {:.0}/{:.0} told {:.0}/{:.0} kbit/s",
+        "{test}: increase {:.2} told {:.2} ms, p99 {:.1} told {:.1} ms, goodput {:.0}/{:.0} told {:.0}/{:.0} kbit/s",
         auto.increase_ms.avg,
         told.increase_ms.avg,
+        auto.increase_ms.p99,
+        told.increase_ms.p99,
         auto.down_kbit,
         auto.up_kbit,
         told.down_kbit,
@@ -62,6 +66,11 @@ fn home(test: &str, limits: &Limits) {
     println!("{figures}");
     let more = auto.increase_ms.avg - told.increase_ms.avg;
     assert!(more <= limits.more_ms, "{more:.2} ms more; {figures}");
+    let more = auto.increase_ms.p99 - told.increase_ms.p99;
+    assert!(
+        more <= limits.more_p99_ms,
+        "p99 {more:.2} ms more; {figures}"
+    );
     let kept = all(&auto) / all(&told);
     assert!(kept >= limits.goodput, "kept {kept:.3}; {figures}");
     if let Some(got) = auto.beside_kbit {
@@ -74,27 +83,33 @@ fn home(test: &str, limits: &Limits) {
 
 /// A test for each file.
 macro_rules! homes {
-    ($($name:ident: $more_ms:expr, $goodput:expr, $beside:expr;)*) => {
+    ($($name:ident: $more_ms:expr, $more_p99_ms:expr, $goodput:expr, $beside:expr;)*) => {
         $(#[test]
         fn $name() {
             home(
                 stringify!($name),
-                &Limits { more_ms: $more_ms, goodput: $goodput, beside: $beside },
+                &Limits {
+                    more_ms: $more_ms,
+                    more_p99_ms: $more_p99_ms,
+                    goodput: $goodput,
+                    beside: $beside,
+                },
             );
         })*
     };
 }
 
 homes! {
-    box_in_front: 15.0, 0.7, 0.0;
+    box_in_front: 15.0, f64::INFINITY, 0.7, 0.0;
     // Runs differ: 7 of 8 had 78 to 85 %, one 41 %.
-    adsl: 60.0, 0.35, 0.0;
-    neighbour: 15.0, 0.55, 0.7;
-    to_a_third: 8.0, 0.85, 0.0;
-    policer: 4.0, 0.85, 0.0;
-    limited_hop: 8.0, 0.85, 0.0;
-    managed: 6.0, 0.75, 0.0;
-    radio: 4.0, 0.75, 0.0;
-    first_upload: 1.0, 0.9, 0.0;
-    no_icmp: 3.0, 0.85, 0.0;
+    adsl: 60.0, f64::INFINITY, 0.35, 0.0;
+    neighbour: 15.0, f64::INFINITY, 0.55, 0.7;
+    to_a_third: 8.0, f64::INFINITY, 0.85, 0.0;
+    policer: 4.0, f64::INFINITY, 0.85, 0.0;
+    limited_hop: 8.0, f64::INFINITY, 0.85, 0.0;
+    managed: 6.0, f64::INFINITY, 0.75, 0.0;
+    radio: 4.0, f64::INFINITY, 0.75, 0.0;
+    // What holds it is p99: 57 ms where it begins at 256 kbit/s, 14 otherwise.
+    first_upload: 3.0, 30.0, 0.9, 0.0;
+    no_icmp: 3.0, f64::INFINITY, 0.85, 0.0;
 }

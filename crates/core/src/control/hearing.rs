@@ -98,7 +98,7 @@ impl Controller {
         }
     }
 
-    /// A full packet takes so long to leave our own shaper, if there may be one, s.
+    /// How long a full packet takes to leave our own shaper, s; zero where the line is idle or not shaped.
     fn in_our_shaper(&self) -> f64 {
         let shaped = self.shaped[UP].filter(|_| self.idle_since.is_none());
         let rate = shaped.map(|t| bytes_per_s(t.capacity.permille(t.permille.into())));

@@ -52,8 +52,8 @@ fn another_reflector_has_another_base() {
     assert_eq!(base_ms(&c), Some(12));
 }
 
-/// What an upload is let out within three seconds, bytes/s, where a probe has a full packet in front of it, or a part of one, that
-/// leaves our shaper.
+/// How much of an upload is let out after three seconds, bytes/s, where each probe waits in our own shaper for a full
+/// packet or a part of one.
 fn let_out_behind_our_shaper(left_unseen: bool) -> f64 {
     let mut c = controller();
     answers(&mut c, 0, 30, 20 * MS, false);

@@ -34,8 +34,9 @@ const USED_UP: f64 = 0.85;
 /// Then echoes of far ends are waited for so long, s, and so many round trips: they are asked after a few packets.
 const ECHO_WAIT: f64 = 0.25;
 const ROUND_TRIPS: f64 = 3.0;
-/// So long a host whose bytes are not counted yet is waited for, s: they are after two of its reports, and all know it a
-/// quarter of a second later; some beacons get lost. Hosts that go on to come are not waited for longer (decision 0096).
+/// A host whose bytes are not counted yet is waited for so long, s: they are counted after two of its reports, and all
+/// know it a quarter of a second later (`sharing::group::KNOWS`); the rest is for beacons that get lost. Further
+/// hosts that come meanwhile do not make it longer (decision 0096).
 const NEWCOMERS_WAIT: f64 = 1.0;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
@@ -201,7 +202,7 @@ impl DirectionState {
         self.dir == Direction::Up && self.has_newcomer && opening.newcomers.is_none_or(waits)
     }
 
-    /// Then it is opened as ever, but after a queue as little is let out as at first.
+    /// While their bytes are waited for it is opened as ever, but after a queue as little is let out as at first.
     pub(super) fn waits_for_newcomers(&mut self, opening: Opening, context: &Context) -> Outcome {
         let since = opening.newcomers.unwrap_or(context.now);
         let opening = Opening {

@@ -25,7 +25,7 @@ test-machine: deb ## the packages in a whole machine: install, boot, kill, upgra
 	@scripts/machine
 
 results: ## the committed tables and pictures
-	@scripts/setup demo
+	@scripts/setup results
 	@scripts/results
 
 build:

@@ -343,10 +343,11 @@ fn pinger(
     Pinger::open(to, kind, options, patience, SIZE, arrivals).ok()
 }
 
-/// Knows when answers arrive at `device`, before the queue of our own that they then wait in.
+/// Knows when answers arrive at `device`, before any queue of our own, in which they do not wait: a shaper that is cut
+/// would keep what is to set it.
 fn arrivals(device: &str) -> Option<Box<dyn Arrivals>> {
     let maps = evenkeel_kernel::maps(device).ok().flatten()?;
-    Some(Box::new(maps))
+    Some(Box::new(maps.with_answers_at_once()))
 }
 
 /// Whether a probe is answered, with stamps if it asks for them, before it is `over`.

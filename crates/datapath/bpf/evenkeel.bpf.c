@@ -69,8 +69,8 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 	struct packet *p = &s->p;
 
 	s->now = now;
-	if (dir == DOWN)
-		stamp_probe_answer(skb, s, now);
+	int at_once = dir == DOWN && stamp_probe_answer(skb, s, now);
+
 	barrier();
 	counts->packets[dir & 1]++;
 	counts->segments[dir & 1] += p->segments;
@@ -98,7 +98,7 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 	barrier();
 	if (dir == UP)
 		return TC_ACT_UNSPEC;
-	if (bypasses_ifb(skb, &c->dir[DOWN], f, p, s->now)) {
+	if (at_once || bypasses_ifb(skb, &c->dir[DOWN], f, p, s->now)) {
 		counts->bypassed++;
 		return TC_ACT_OK;
 	}

@@ -7,7 +7,8 @@
  * not the shaper's to keep, who does not see what passes; it counts as the others' (line.h), and
  * downloads leave room for it. A sixteenth of the line at most; not while an earlier packet of the
  * same flow may still wait in our queue.
- * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk or gives a ceiling.
+ * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk or gives a ceiling; answers to
+ * who sets the shaper, which always pass (probe_stamps.h).
  */
 #pragma once
 

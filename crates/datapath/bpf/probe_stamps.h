@@ -25,6 +25,7 @@ struct probe_header {
 	__be32 magic, session, number;
 };
 
+/* Value: whether their answers are not to wait at our IFB. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, struct probe_sender);
@@ -91,8 +92,8 @@ static __always_inline int icmp_probe(struct __sk_buff *skb, struct scratch *s, 
 	return 1;
 }
 
-/* Remembers when a probe's answer arrived. */
-static __always_inline void stamp_probe_answer(struct __sk_buff *skb, struct scratch *s, __u64 now)
+/* Remembers when a probe's answer arrived. 1: it is not to wait at our IFB. */
+static __always_inline int stamp_probe_answer(struct __sk_buff *skb, struct scratch *s, __u64 now)
 {
 	const struct packet *p = &s->p;
 	__u32 at = s->ip_at + p->headers;
@@ -102,18 +103,22 @@ static __always_inline void stamp_probe_answer(struct __sk_buff *skb, struct scr
 		if (p->payload < sizeof(struct probe_header))
 			key.number = UNNUMBERED;
 		else if (!probe_number(skb, at, s->fast ? s->udp_head : 0, &key.number))
-			return;
+			return 0;
 		key.sender.proto = IPPROTO_UDP;
 		key.sender.port = p->key.local_port;
 	} else if (p->key.proto == IPPROTO_ICMP || p->key.proto == IPPROTO_ICMPV6) {
 		/* Never parse_fast.h's, so `later_fragment` is this packet's. */
 		if (s->later_fragment || !icmp_probe(skb, s, at, &key))
-			return;
+			return 0;
 	} else {
-		return;
+		return 0;
 	}
+	__u64 *at_once = bpf_map_lookup_elem(&ek_senders, &key.sender);
+
+	if (!at_once)
+		return 0;
 	/* Of answers with a number the first one counts. */
-	if (bpf_map_lookup_elem(&ek_senders, &key.sender))
-		bpf_map_update_elem(&ek_arrivals, &key, &now,
-				    key.number == UNNUMBERED ? BPF_ANY : BPF_NOEXIST);
+	bpf_map_update_elem(&ek_arrivals, &key, &now,
+			    key.number == UNNUMBERED ? BPF_ANY : BPF_NOEXIST);
+	return *at_once != 0;
 }

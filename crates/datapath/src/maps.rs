@@ -48,6 +48,8 @@ pub struct Maps {
     policed: PerCpuArray<MapData, [u8; layout::Policed::SIZE]>,
     senders: HashMap<MapData, [u8; layout::ProbeSender::SIZE], u64>,
     arrivals: HashMap<MapData, [u8; layout::ProbeKey::SIZE], u64>,
+    /// Answers to senders that are watched wait at no queue of ours.
+    at_once: bool,
 }
 
 fn failed(what: &'static str, map: &'static str) -> impl Fn(MapError) -> Error {
@@ -131,7 +133,18 @@ impl Maps {
             arrivals: open(ARRIVALS_MAP)?
                 .try_into()
                 .map_err(failed("open", ARRIVALS_MAP))?,
+            at_once: false,
         })
+    }
+
+    /// Answers to the senders that are watched from now on do not wait at our IFB: for who sets the shaper by what they
+    /// say.
+    #[must_use]
+    pub fn with_answers_at_once(self) -> Self {
+        Maps {
+            at_once: true,
+            ..self
+        }
     }
 
     /// What the programs are told now.
@@ -398,7 +411,8 @@ impl Maps {
 impl Arrivals for Maps {
     fn watch(&mut self, sender: Sender) {
         // If there is no room, its answers' arrivals are not known, which is all that follows.
-        let _ = self.senders.insert(sender_key(sender).to_bytes(), 0, 0);
+        let key = sender_key(sender).to_bytes();
+        let _ = self.senders.insert(key, u64::from(self.at_once), 0);
     }
 
     fn arrived(&self, sender: Sender, number: Option<u32>) -> Option<Duration> {

@@ -7,7 +7,7 @@ use evenkeel_datapath::values::{End, PriorityMode, Rule};
 use crate::bench::{ACK, Bench, NEXT, TCP, THEM, UDP, US, down4, line, tcp, udp, v4};
 
 /// `TC_ACT_OK`: on to the stack, past the filter that redirects to the IFB.
-const ON: u32 = 0;
+pub(crate) const ON: u32 = 0;
 
 /// What became of a packet that arrived.
 fn arrives(b: &Bench, packet: &[u8]) -> u32 {

@@ -5,7 +5,10 @@ use std::time::Duration;
 use evenkeel_core::ping::arrivals::{Arrivals as _, Sender};
 use evenkeel_datapath::values::PriorityMode;
 
-use crate::bench::{Bench, SYN, TCP, THEM, UDP, US, down4, tcp, them6, udp, up4, us6, v4, v6};
+use crate::bench::{
+    Bench, NEXT, SYN, TCP, THEM, UDP, US, down4, tcp, them6, udp, up4, us6, v4, v6,
+};
+use crate::ifb_bypass::ON;
 
 const ICMP: u8 = 1;
 const ICMP6: u8 = 58;
@@ -165,6 +168,25 @@ fn what_is_no_answer_is_not_stamped() {
             for sender in [udp_sender, icmp_sender] {
                 assert_eq!(bench.maps.arrived(sender, number), None, "{packet:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn answers_to_who_sets_the_shaper_do_not_wait_at_it() {
+    let answer = down4(&echo(0, OURS, 1), ICMP);
+    for (at_once, becomes) in [(false, NEXT), (true, ON)] {
+        let mut bench = Bench::new(0, PriorityMode::CakeTin);
+        if at_once {
+            bench.maps = bench.maps.with_answers_at_once();
+        }
+        bench.maps.watch(Sender::Icmp(OURS));
+        // No window holds anybody, so that nothing else goes past the queue.
+        for packet in [&answer, &down4(&echo(0, OURS + 1, 1), ICMP)] {
+            let is_watched = *packet == answer;
+            let became = bench.programs.test_run("ek_ingress", packet, &[], 1);
+            let expected = if is_watched { becomes } else { NEXT };
+            assert_eq!(became.unwrap().0, expected, "{at_once}, {is_watched}");
         }
     }
 }

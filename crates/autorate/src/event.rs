@@ -253,7 +253,7 @@ fn target(t: Option<Target>) -> String {
     match t {
         None => "open".to_owned(),
         Some(t) if t.permille < 1000 => {
-            let now = t.capacity.permille(t.permille.into());
+            let now = t.let_out();
             format!(
                 "{} for now (line {})",
                 rounded::rate(now),

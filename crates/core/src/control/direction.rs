@@ -13,7 +13,7 @@
 //! | open | two probes in a row meet a queue that what we sent explains | drain, with a first capacity | `drain.rs::congested` |
 //! | open | what was let out has passed without a queue | open, twice as far | `opening.rs::open` |
 //! | open | what was let out makes a queue | open, as far as passed without one | `opening.rs::falls_back` |
-//! | open | the same, beside a host whose bytes are not counted yet | open, as far as at first | `opening.rs::waits_for_newcomers` |
+//! | open | the same, beside a host whose bytes are not counted yet | open, as far as at first | `opening.rs::opens_beside_newcomers` |
 //! | open | nothing is held for want of echoes, and the latest answer met no queue | open, as far as has passed | `opening.rs::passes` |
 //! | open | a guess or a profile | steady | `believe` |
 //! | steady | used to nine tenths, no queue of late, the other direction rests or queues are told apart | probing up | `probing_up.rs::steady` |
@@ -686,7 +686,7 @@ impl DirectionState {
                 self.follow(queue, standing_queue, context)
             }
             Phase::Open(opening) if self.awaits_newcomers(opening, context) => {
-                self.waits_for_newcomers(opening, context)
+                self.opens_beside_newcomers(opening, context)
             }
             Phase::Open(opening) => match self.meets_a_queue(context) {
                 Outcome::Nothing => self.open(opening, context),

@@ -101,7 +101,7 @@ impl Controller {
     /// How long a full packet takes to leave our own shaper, s; zero where the line is idle or not shaped.
     fn in_our_shaper(&self) -> f64 {
         let shaped = self.shaped[UP].filter(|_| self.idle_since.is_none());
-        let rate = shaped.map(|t| bytes_per_s(t.capacity.permille(t.permille.into())));
+        let rate = shaped.map(|t| bytes_per_s(t.let_out()));
         rate.map_or(0.0, |rate| f64::from(self.settings.packet) / rate)
     }
 

@@ -485,8 +485,7 @@ impl Controller {
         });
         let (mut lower, mut higher, mut pulse, mut opens) = (false, false, false, false);
         for (new, old) in wanted.iter().zip(self.shaped.iter()) {
-            let value =
-                |t: &Option<Target>| t.map(|t| t.capacity.bps() as f64 * f64::from(t.permille));
+            let value = |t: &Option<Target>| t.map(|t| t.let_out().bps() as f64);
             let pulses = new.is_some_and(|t| t.pulses);
             let opening = new.is_some_and(|t| t.opening);
             let least = match (pulses, opening) {

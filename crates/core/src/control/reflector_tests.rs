@@ -62,7 +62,7 @@ fn let_out_behind_our_shaper(left_unseen: bool) -> f64 {
         let at = 3000 * MS + 20 * n * MS;
         while let Some(action) = c.poll() {
             if let Action::Shape { targets, .. } = action {
-                let shaped = |t: Target| bytes_per_s(t.capacity.permille(t.permille.into()));
+                let shaped = |t: Target| bytes_per_s(t.let_out());
                 let_out = targets.up.map_or(let_out, shaped);
             }
         }

@@ -44,9 +44,7 @@ impl Shaper {
 
     /// What a direction may use of the line for now, bytes/s.
     pub(super) fn granted(&self, direction: Direction) -> f64 {
-        self.targets[direction].map_or(f64::MAX, |t| {
-            t.capacity.bps() as f64 / 8.0 * f64::from(t.permille) / 1000.0
-        })
+        self.targets[direction].map_or(f64::MAX, |t| t.let_out().bps() as f64 / 8.0)
     }
 
     /// The shaper's rate, bytes/s.

@@ -27,6 +27,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// What may be used for now, at the link layer.
+    #[must_use]
+    pub fn let_out(&self) -> Rate {
+        self.capacity.permille(self.permille.into())
+    }
+
     /// The same with all of the capacity in use, neither less nor more; `None`: that is not known.
     #[must_use]
     pub fn at_capacity(self) -> Option<Self> {

@@ -139,7 +139,7 @@ impl DirectionState {
         opening.newcomers = opening.newcomers.filter(|_| self.has_newcomer);
         self.phase = Phase::Open(opening);
         let Some(level) = self.let_out(opening, context) else {
-            self.phase = Phase::Open(self.passes(opening, context));
+            self.phase = Phase::Open(self.went_unheld(opening, context));
             return Outcome::Nothing;
         };
         if !context.probed {
@@ -181,7 +181,7 @@ impl DirectionState {
 
     /// It is not held, for want of echoes: what has passed where the latest answer met no queue is let out once there are
     /// some.
-    fn passes(&self, opening: Opening, context: &Context) -> Opening {
+    fn went_unheld(&self, opening: Opening, context: &Context) -> Opening {
         let over = MEASURED[1];
         let told = self
             .latest
@@ -203,7 +203,11 @@ impl DirectionState {
     }
 
     /// While their bytes are waited for it is opened as ever, but after a queue as little is let out as at first.
-    pub(super) fn waits_for_newcomers(&mut self, opening: Opening, context: &Context) -> Outcome {
+    pub(super) fn opens_beside_newcomers(
+        &mut self,
+        opening: Opening,
+        context: &Context,
+    ) -> Outcome {
         let since = opening.newcomers.unwrap_or(context.now);
         let opening = Opening {
             newcomers: Some(since),

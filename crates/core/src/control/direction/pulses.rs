@@ -207,7 +207,9 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
-    use crate::control::{Action, Answered, Bounds, Controller, Counted, OneWay, Settings};
+    use crate::control::{
+        Action, Answered, Bounds, Controller, Counted, OneWay, Settings, bytes_per_s,
+    };
     use crate::swing::{Kind, Swing};
     use crate::{PerDirection, Rate};
 
@@ -308,7 +310,7 @@ mod tests {
                 match action {
                     Action::Shape { targets, .. } => {
                         let Some(up) = targets.up else { continue };
-                        rate = up.capacity.bps() as f64 / 8.0 * f64::from(up.permille) / 1000.0;
+                        rate = bytes_per_s(up.let_out());
                         changed = t;
                     }
                     Action::Pace(p) => pace = p.as_secs_f64(),

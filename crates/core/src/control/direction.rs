@@ -14,7 +14,7 @@
 //! | open | what was let out has passed without a queue | open, twice as far | `opening.rs::open` |
 //! | open | what was let out makes a queue | open, as far as passed without one | `opening.rs::falls_back` |
 //! | open | the same, beside a host whose bytes are not counted yet | open, as far as at first | `opening.rs::opens_beside_newcomers` |
-//! | open | nothing is held for want of echoes, and the latest answer met no queue | open, as far as has passed | `opening.rs::passes` |
+//! | open | nothing is held for want of echoes, and the latest answer met no queue | open, as far as has passed | `opening.rs::went_unheld` |
 //! | open | a guess or a profile | steady | `believe` |
 //! | steady | used to nine tenths, no queue of late, the other direction rests or queues are told apart | probing up | `probing_up.rs::steady` |
 //! | steady, probing up | two probes in a row meet a queue | drain | `drain.rs::congested` |

@@ -5,6 +5,7 @@
 //! run on; rules are checked whole before anything is touched, and change without a gap.
 //! Non-goals: what the programs do (crate `evenkeel-datapath`).
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use evenkeel_core::plan::{Backend, EGRESS, Feature, INGRESS, PROGRAM_PREF, PROGRAMS, Plan};
@@ -121,12 +122,15 @@ pub(crate) fn attached(session: &mut Session, ifindex: u32) -> Result<Option<u32
     Ok(found)
 }
 
-/// Why there are no programs on this kernel.
+/// Why there are no programs on this kernel. It is asked once: its verifier may look at the programs for a second before
+/// it says no.
 pub(crate) fn missing() -> String {
-    match Programs::load(0) {
+    static WHY: OnceLock<String> = OnceLock::new();
+    let ask = || match Programs::load(0) {
         Err(e) => e.to_string(),
         Ok(_) => format!("it lacks {}", Feature::Bpf.config()),
-    }
+    };
+    WHY.get_or_init(ask).clone()
 }
 
 /// The maps of the programs on a device; `None` if there are none.

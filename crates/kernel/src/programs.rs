@@ -22,12 +22,22 @@ use crate::{Error, Known, Session, StateDir, rule_set};
 /// A person's rules and then the defaults, as the programs take them while nothing is known of names.
 pub(crate) fn compile(rules: &[FlowRule]) -> Result<RuleSet, Error> {
     if let Some((n, rule)) = rules.iter().enumerate().find(|r| r.1.cgroup.is_some())
-        && !Programs::load(0)?.has_cgroups()
+        && !has_cgroups()?
     {
         let why = "this kernel cannot tell control groups (CONFIG_SOCK_CGROUP_DATA)";
         return Err(refused(n, rule, why));
     }
     rule_set(rules, &Known::now())
+}
+
+/// Whether rules on control groups have an effect on this kernel. It is asked once, as [`missing`] is.
+fn has_cgroups() -> Result<bool, Error> {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    if let Some(has) = HAS.get() {
+        return Ok(*has);
+    }
+    let has = Programs::load(0)?.has_cgroups();
+    Ok(*HAS.get_or_init(|| has))
 }
 
 /// Loads the programs, told what `plan` wants of them.

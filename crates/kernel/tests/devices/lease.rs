@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use evenkeel_core::plan::{Backend, Choice, Feature, Target};
 use evenkeel_core::{PerDirection, Rate};
-use evenkeel_kernel::{Live, Request, StateDir, capabilities};
+use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::clock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::world::{Wan, World, everywhere, request, run};
+use crate::world::{Wan, World, everywhere, kernel, request, run, run_all};
 
 /// Where the process keeps its record; without it, it is no such process.
 const RECORDS: &str = "EVENKEEL_LEASE_RECORDS";
@@ -156,16 +156,17 @@ impl Drop for Follower {
 
 /// Disciplines, classes and sizes of all devices here, without counters.
 fn in_force() -> String {
-    let mut all = run("ip", "-d -o link") + &run("tc", "qdisc show");
-    for device in run("ip", "-o link").lines() {
+    let links = run("ip", "-d -o link");
+    let mut commands = String::from("qdisc show\n");
+    for device in links.lines() {
         let name = device
             .split([' ', '@'])
             .nth(1)
             .unwrap()
             .trim_end_matches(':');
-        all += &run("tc", &format!("class show dev {name}"));
+        commands += &format!("class show dev {name}\n");
     }
-    all
+    links + &run_all("tc", &commands)
 }
 
 /// Waits until `done`, and says how long it took.
@@ -182,7 +183,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) -> Duration {
 /// itself.
 fn followed(test: &str, f: impl Fn(&World, Follower) + Send + Sync) {
     everywhere(test, |w| {
-        let same_programs = w.caps.has(Feature::Bpf) == capabilities().unwrap().has(Feature::Bpf);
+        let same_programs = w.caps.has(Feature::Bpf) == kernel().has(Feature::Bpf);
         if w.wan == Wan::Veth && same_programs {
             f(w, Follower::start(w));
         }

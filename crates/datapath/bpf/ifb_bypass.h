@@ -8,7 +8,7 @@
  * downloads leave room for it. A sixteenth of the line at most; not while an earlier packet of the
  * same flow may still wait in our queue.
  * Non-goals: TCP, whose segments of all sizes need their order; what a rule calls bulk or gives a ceiling; answers to
- * who sets the shaper, which always pass (probe_stamps.h).
+ * who sets the shaper (probe_stamps.h).
  */
 #pragma once
 

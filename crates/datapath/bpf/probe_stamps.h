@@ -16,6 +16,7 @@
 
 #include <bpf/bpf_endian.h>
 
+#include "flow.h"
 #include "packet.h"
 
 /* `evenkeel_measure::packet`: what a UDP payload with room for it begins with. */
@@ -25,7 +26,14 @@ struct probe_header {
 	__be32 magic, session, number;
 };
 
-/* Value: whether their answers are not to wait at our IFB. */
+/* From one answer that does not wait at our IFB to the next to the same prober, at least: no prober
+ * asks more often, and who guesses its identifier gets little past the shaper.
+ */
+#define AT_ONCE_EVERY 2000000ULL /* ns */
+
+/* Senders of probes. Value: 0 if answers to them wait at our IFB, as they do for a prober that does
+ * not set the shaper; else the time, ns, from which on the next does not.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, struct probe_sender);
@@ -92,6 +100,15 @@ static __always_inline int icmp_probe(struct __sk_buff *skb, struct scratch *s, 
 	return 1;
 }
 
+/* Whether an answer goes past our IFB: to a prober that sets the shaper, small, and not too soon. */
+static __always_inline int goes_at_once(const struct packet *p, __u64 *at_once, __u64 now)
+{
+	if (*at_once == 0 || now < *at_once || p->segments != 1 || p->length >= SMALL_BYTES)
+		return 0;
+	*at_once = now + AT_ONCE_EVERY;
+	return 1;
+}
+
 /* Remembers when a probe's answer arrived. 1: it is not to wait at our IFB. */
 static __always_inline int stamp_probe_answer(struct __sk_buff *skb, struct scratch *s, __u64 now)
 {
@@ -120,5 +137,5 @@ static __always_inline int stamp_probe_answer(struct __sk_buff *skb, struct scra
 	/* Of answers with a number the first one counts. */
 	bpf_map_update_elem(&ek_arrivals, &key, &now,
 			    key.number == UNNUMBERED ? BPF_ANY : BPF_NOEXIST);
-	return *at_once != 0;
+	return goes_at_once(p, at_once, now);
 }

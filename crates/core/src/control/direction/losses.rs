@@ -38,6 +38,8 @@ const FORGOTTEN: f64 = 60.0;
 const HOLDS: f64 = 4.0;
 /// So many stretches in a row with losses are evidence; where they were within the latest minute one is.
 const IN_A_ROW: u32 = 2;
+/// Towards us losses are evidence where this share of the most that passed did so all the time (decision 0101).
+const FULL: f64 = 0.5;
 /// A cut helped if less than this share of what was lost is lost then; one to more than this share of the rate tells
 /// nothing of that.
 const HELPED: f64 = 0.6;
@@ -223,9 +225,11 @@ impl DirectionState {
             return Outcome::Nothing;
         }
         let late = settles(context);
+        let began = self.losses.from.map_or(now, |from| from.0);
         let Some(share) = self.losses.share(payload, context.packet, late, now) else {
             return Outcome::Nothing;
         };
+        let share = if self.is_full(began, now) { share } else { 0.0 };
         let test = self.losses.test.take();
         if let Some(test) = test.filter(|t| share > HELPED * t.lost) {
             let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
@@ -244,6 +248,14 @@ impl DirectionState {
             return Outcome::Nothing;
         }
         self.loses(share, None, context)
+    }
+
+    /// Whether so much passed since the stretch began as makes losses evidence of a rate. Towards us a burst that a short
+    /// buffer loses, and the silence after it, are none: a burst has passed that buffer before it meets our shaper. From us
+    /// it meets our shaper first, which makes it slower.
+    fn is_full(&self, began: f64, now: f64) -> bool {
+        let passed = self.meter.between(began, now).unwrap_or(0.0) / (now - began);
+        self.dir == Direction::Up || passed > FULL * self.losses.most()
     }
 
     /// The most that passed since the latest look, bytes/s.
@@ -420,6 +432,35 @@ mod tests {
                 assert!(level > 4.5e5, "{dir} {loses}: {level}");
             }
         }
+    }
+
+    /// Whether something was learned of a line that carries 1 MB/s by bursts of which a fifth is lost in a short buffer, each
+    /// second one that lasts so long, s.
+    fn is_known_by_bursts(dir: Direction, lasts: f64) -> bool {
+        let (mut way, mut payload, mut counted) =
+            (DirectionState::new(dir), TcpPayload::default(), 0.0);
+        let mut is_known = false;
+        for n in 1..=1000 {
+            let now = f64::from(n) * 0.01;
+            if now.fract() < lasts {
+                counted += 1e4;
+                payload.all += 1e4;
+                payload.retransmitted += 2e3;
+            }
+            way.meter.note(now, counted);
+            if n % 50 == 0 {
+                let _ = way.note_payload(payload, &Context::of_test(now));
+            }
+            is_known |= way.capacity.is_some();
+        }
+        is_known
+    }
+
+    #[test]
+    fn towards_us_what_bursts_lose_says_nothing_of_a_rate() {
+        assert!(!is_known_by_bursts(Direction::Down, 0.15));
+        assert!(is_known_by_bursts(Direction::Up, 0.15));
+        assert!(is_known_by_bursts(Direction::Down, 0.9));
     }
 
     #[test]

@@ -12,9 +12,10 @@
 //!
 //! Principles: what is lost at a rate is evidence against the rate, what is lost at any rate is none; one stretch is no
 //! evidence, since a sender that starts loses much once; what our own queue threw away is not the line's; a line that has
-//! shown a queue shows others. A retransmission comes round trips after what it is for, so a stretch after a cut begins
-//! late, and what our own queue threw away before a stretch counts in it. Non-goals: random losses of a few in a
-//! hundred, which senders live with.
+//! shown a queue shows others; a burst towards us has passed the line's buffer before it meets our shaper, so what it loses
+//! there says nothing of a rate (decision 0101). A retransmission comes round trips after what it is for, so a stretch after
+//! a cut begins late, and what our own queue threw away before a stretch counts in it. Non-goals: random losses of a few in
+//! a hundred, which senders live with.
 
 use std::collections::VecDeque;
 

@@ -172,16 +172,21 @@ impl Live {
     }
 
     /// What connections that passed showed since the last call. To be called often, and after [`Live::counters`]: how
-    /// long our own queue is, is seen only then. Nothing without our programs.
-    pub fn connection_samples(&mut self, now: Duration) -> Result<ConnectionSamples, Error> {
+    /// long our own queue is, is seen only then. `light_waits`: so little is let out that acknowledgements may wait too.
+    /// Nothing without our programs.
+    pub fn connection_samples(
+        &mut self,
+        now: Duration,
+        light_waits: bool,
+    ) -> Result<ConnectionSamples, Error> {
         let Some(maps) = &mut self.maps else {
             return Ok(ConnectionSamples::default());
         };
         let mut samples = maps.take_rtt_samples()?;
         samples.retain(|s| s.answered_at + OwnQueueDelay::RECENT > now);
         // What is light goes first, and asks nothing of the kernel.
-        if samples.iter().any(|s| s.may_have_queued) {
-            self.look_at_own_queue(now)?;
+        if light_waits || samples.iter().any(|s| s.may_have_queued) {
+            self.look_at_own_queue(now, light_waits)?;
         }
         let mut found = ConnectionSamples::default();
         for s in &samples {
@@ -189,11 +194,7 @@ impl Live {
             found.round_trips.push(RttSample {
                 remote: s.remote,
                 left,
-                waited: if s.may_have_queued {
-                    self.own_queue.at(left)
-                } else {
-                    Duration::ZERO
-                },
+                waited: self.own_queue.at(left, !s.may_have_queued),
                 came: s.answered_at,
             });
             found.stamps.extend(s.tsval.map(|tsval| TcpTimestamp {
@@ -206,7 +207,7 @@ impl Live {
         Ok(found)
     }
 
-    fn look_at_own_queue(&mut self, now: Duration) -> Result<(), Error> {
+    fn look_at_own_queue(&mut self, now: Duration, light_waits: bool) -> Result<(), Error> {
         let mut backlog = 0;
         if self.targets.up.is_some() {
             let qdiscs = self.session.qdiscs(self.plan.device.ifindex);
@@ -214,8 +215,9 @@ impl Live {
             backlog = waiting(&qdiscs, EGRESS);
         }
         let packet = self.plan.device.mtu;
+        let (sent, rate) = (self.sent, self.plan.egress);
         self.own_queue
-            .look(now, self.sent, backlog, packet, self.plan.egress);
+            .look(now, (sent, backlog), packet, rate, light_waits);
         Ok(())
     }
 

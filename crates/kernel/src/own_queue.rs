@@ -26,6 +26,8 @@ struct Look {
     sent: u64,
     /// And will have been when what came then has left.
     until: u64,
+    /// What is light waited as well: so little is let out that acknowledgements may take more than their share of it.
+    light_waits: bool,
 }
 
 impl OwnQueueDelay {
@@ -33,8 +35,16 @@ impl OwnQueueDelay {
     pub(crate) const RECENT: Duration = Duration::from_secs(2);
 
     /// At `now`, `sent` bytes had left, and `backlog` bytes waited to be sent at `rate`; a packet that is being sent, of
-    /// up to `packet` bytes, is not among them.
-    pub(crate) fn look(&mut self, now: Duration, sent: u64, backlog: u64, packet: u32, rate: Rate) {
+    /// up to `packet` bytes, is not among them. `light_waits`: also what is light, which goes first as long as it takes no
+    /// more than its share.
+    pub(crate) fn look(
+        &mut self,
+        now: Duration,
+        (sent, backlog): (u64, u64),
+        packet: u32,
+        rate: Rate,
+        light_waits: bool,
+    ) {
         if self.looks.back().is_some_and(|l| sent < l.sent) {
             // The device's counters began anew.
             self.looks.clear();
@@ -48,6 +58,7 @@ impl OwnQueueDelay {
             at: now,
             sent,
             until: sent.saturating_add(waits),
+            light_waits,
         });
         while self
             .looks
@@ -60,11 +71,12 @@ impl OwnQueueDelay {
 
     /// How long what came to the queue at `left` waited there, about; not at all if no look says
     /// otherwise.
-    pub(crate) fn at(&self, left: Duration) -> Duration {
+    pub(crate) fn at(&self, left: Duration, is_light: bool) -> Duration {
         let after = self.looks.partition_point(|l| l.at < left);
         let first = after.saturating_sub(1);
         let around = self.looks.iter().enumerate().skip(first).take(2);
         around
+            .filter(|(_, l)| !is_light || l.light_waits)
             .map(|(i, l)| self.waited(i, *l))
             .max()
             .unwrap_or_default()
@@ -106,10 +118,10 @@ mod tests {
     #[test]
     fn between_two_looks_the_longer_counts() {
         let mut waits = OwnQueueDelay::default();
-        assert_eq!(waits.at(ms(5)), ms(0), "nothing was seen");
+        assert_eq!(waits.at(ms(5), false), ms(0), "nothing was seen");
         let looks = [(100, 0, 20), (200, 30, 0), (300, 80, 50), (400, 180, 30)];
         for (now, sent, backlog) in looks {
-            waits.look(ms(now), sent, backlog, 10, SLOW);
+            waits.look(ms(now), (sent, backlog), 10, SLOW, false);
         }
         let table = [
             (50, 100, "before the first: it had left by the second"),
@@ -120,37 +132,48 @@ mod tests {
             (500, 40, "after the last, at the rate of now"),
         ];
         for (left, wait, why) in table {
-            assert_eq!(waits.at(ms(left)), ms(wait), "{left}: {why}");
+            assert_eq!(waits.at(ms(left), false), ms(wait), "{left}: {why}");
         }
     }
 
     #[test]
     fn a_rate_that_is_cut_meanwhile_makes_no_error() {
         let mut waits = OwnQueueDelay::default();
-        waits.look(ms(0), 1000, 90, 10, SLOW);
+        waits.look(ms(0), (1000, 90), 10, SLOW, false);
         // It was to take 100 ms, and takes 400.
         for n in 1..=20 {
-            waits.look(ms(n * 20), 1000 + 5 * n, 90 - 4 * n, 10, SLOW.permille(250));
+            let seen = (1000 + 5 * n, 90 - 4 * n);
+            waits.look(ms(n * 20), seen, 10, SLOW.permille(250), false);
         }
-        assert_eq!(waits.at(ms(0)), ms(400));
+        assert_eq!(waits.at(ms(0), false), ms(400));
+    }
+
+    #[test]
+    fn what_is_light_waits_only_where_little_is_let_out() {
+        let mut waits = OwnQueueDelay::default();
+        waits.look(ms(0), (0, 90), 10, SLOW, false);
+        waits.look(ms(200), (200, 90), 10, SLOW, true);
+        assert_eq!(waits.at(ms(0), true), ms(0));
+        assert_eq!(waits.at(ms(0), false), ms(100));
+        assert_eq!(waits.at(ms(200), true), ms(100));
     }
 
     #[test]
     fn old_looks_are_forgotten() {
         let mut waits = OwnQueueDelay::default();
         for now in 0..10_000 {
-            waits.look(ms(now), now, 10, 0, SLOW);
+            waits.look(ms(now), (now, 10), 0, SLOW, false);
         }
         assert!(waits.looks.len() <= 2001, "{}", waits.looks.len());
-        waits.look(ms(20_000), 10_000, 0, 0, SLOW);
-        assert_eq!(waits.at(ms(9000)), ms(0));
+        waits.look(ms(20_000), (10_000, 0), 0, SLOW, false);
+        assert_eq!(waits.at(ms(9000), false), ms(0));
     }
 
     #[test]
     fn a_device_whose_counters_begin_anew_is_another_one() {
         let mut waits = OwnQueueDelay::default();
-        waits.look(ms(0), 5000, 50, 10, SLOW);
-        waits.look(ms(20), 0, 0, 10, SLOW);
-        assert_eq!(waits.at(ms(0)), ms(0));
+        waits.look(ms(0), (5000, 50), 10, SLOW, false);
+        waits.look(ms(20), (0, 0), 10, SLOW, false);
+        assert_eq!(waits.at(ms(0), false), ms(0));
     }
 }

@@ -10,6 +10,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::RttSample;
+use evenkeel_kernel::ConnectionSamples;
 use evenkeel_sys::clock;
 
 use super::{ALONE, Daemon, NAP, Sought};
@@ -196,7 +197,7 @@ impl Daemon {
         self.purse.iter_mut().for_each(|p| p.spend(sent));
         let tells_apart = self.choice.used().is_some_and(Reflector::tells_apart);
         if tells_apart && self.choice.wants_trips(&view, now) {
-            let samples = self.live.connection_samples(now)?;
+            let samples = self.samples(now)?;
             self.choice.note_trips(&samples.round_trips, &view);
         }
         let none = self.choice.believes_none();
@@ -254,7 +255,7 @@ impl Daemon {
         if is_followed && reflector.is_some_and(Reflector::tells_apart) {
             return Ok(());
         }
-        let samples = self.live.connection_samples(now)?;
+        let samples = self.samples(now)?;
         self.controller.tcp_timestamps(now, &samples.stamps);
         let trips = samples.round_trips;
         if is_followed {
@@ -269,6 +270,12 @@ impl Daemon {
             self.ask_far_ends(&trips, now, observer)?;
         }
         Ok(())
+    }
+
+    /// What connections that passed showed.
+    fn samples(&mut self, now: Duration) -> Result<ConnectionSamples, Error> {
+        let light_waits = self.controller.acknowledgements_may_wait();
+        Ok(self.live.connection_samples(now, light_waits)?)
     }
 
     fn ask_far_ends(

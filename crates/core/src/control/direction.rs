@@ -24,7 +24,7 @@
 //! | steady, probing up, on a line that never settles | a queue shorter than the one that is kept | probing up, from what the queue shows | `probing_up.rs::follow` |
 //! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
 //! | drain | the queue is gone | steady | `drain.rs::has_gone` |
-//! | drain | the first ever, towards us, outlasts what came | open | `drain.rs::refute` |
+//! | drain | the first ever, towards us, outlasts what came, or that goes on to come | open | `drain.rs::refute` |
 //! | drain | it does not follow the cut | compete, with what was known before; open, if nothing was | `drain.rs::not_here` |
 //! | compete | nothing has stood for a while | steady | `compete.rs::competes` |
 //! | compete | it is time to test whose the queue is | drain | `drain.rs::doubt` |
@@ -66,7 +66,7 @@ const LONG_PACKETS: f64 = 16.0;
 /// capacity.
 const SHALLOWEST: f64 = 0.5;
 /// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
-const ACKNOWLEDGES: f64 = 0.07;
+pub(super) const ACKNOWLEDGES: f64 = 0.07;
 /// A queue as long as this is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
 /// Between tries at least, s.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::direction::{DirectionState, Outcome, Phase};
+use super::direction::{ACKNOWLEDGES, DirectionState, Outcome, Phase};
 use super::passive_rtt::RoundTrip;
 use super::rate_fit::Point;
 use super::{
@@ -15,6 +15,12 @@ use super::{
     Reason, RttSample, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
 };
 use crate::{Direction, Rate};
+
+/// What comes is known over so long, s.
+const COMES_OVER: f64 = 0.1;
+/// Acknowledgements go first in our own shaper as long as they take no more than this share of what it lets out: beside
+/// one upload each gets half.
+const ACKNOWLEDGEMENTS_SHARE: f64 = 0.5;
 
 impl Controller {
     /// A probe is being sent. To be called after [`Controller::counted`].
@@ -103,6 +109,14 @@ impl Controller {
         let shaped = self.shaped[UP].filter(|_| self.idle_since.is_none());
         let rate = shaped.map(|t| bytes_per_s(t.let_out()));
         rate.map_or(0.0, |rate| f64::from(self.settings.packet) / rate)
+    }
+
+    /// Whether acknowledgements of what comes may wait in our own shaper although it lets them out first: they need more
+    /// than half of what is let out, so an upload beside them may have its share of the rest.
+    pub fn acknowledgements_may_wait(&self) -> bool {
+        let needed = ACKNOWLEDGES * self.directions[DOWN].meter.rate(COMES_OVER).unwrap_or(0.0);
+        let let_out = self.shaped[UP].map(|t| bytes_per_s(t.let_out()));
+        let_out.is_some_and(|rate| needed > ACKNOWLEDGEMENTS_SHARE * rate)
     }
 
     /// Round trips of connections that passed since the last call, where nothing answers probes.

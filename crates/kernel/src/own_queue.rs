@@ -151,8 +151,9 @@ mod tests {
     #[test]
     fn what_is_light_waits_only_where_little_is_let_out() {
         let mut waits = OwnQueueDelay::default();
-        waits.look(ms(0), (0, 90), 10, SLOW, false);
-        waits.look(ms(200), (200, 90), 10, SLOW, true);
+        for (at, light_waits) in [(0, false), (100, false), (200, true)] {
+            waits.look(ms(at), (at, 90), 10, SLOW, light_waits);
+        }
         assert_eq!(waits.at(ms(0), true), ms(0));
         assert_eq!(waits.at(ms(0), false), ms(100));
         assert_eq!(waits.at(ms(200), true), ms(100));

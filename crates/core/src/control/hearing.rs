@@ -18,8 +18,8 @@ use crate::{Direction, Rate};
 
 /// What comes is known over so long, s.
 const COMES_OVER: f64 = 0.1;
-/// Acknowledgements go first in our own shaper as long as they take no more than this share of what it lets out: beside
-/// one upload each gets half.
+/// Acknowledgements are sparse flows (RFC 8290, section 5.2) and go first in our own shaper, as long as they take no more
+/// than this share of what it lets out: beside one upload a fair queue gives them half (decision 0102).
 const ACKNOWLEDGEMENTS_SHARE: f64 = 0.5;
 
 impl Controller {

@@ -125,30 +125,13 @@ fn it_is_probed_no_more_often_than_it_answers() {
 
 #[test]
 fn acknowledgements_may_wait_where_they_need_half_of_what_is_let_out() {
-    let ms = Duration::from_millis;
     // A download needs 7 % of itself; an upload of which nothing is known is let out at 32 kB/s.
     let may_wait = |comes: f64| {
         let mut c = controller();
-        for n in 0..100 {
-            c.counted(
-                ms(10 * n),
-                Counted {
-                    up: 0.0,
-                    down: 0.01 * comes * n as f64,
-                },
-            );
-            if n < 50 {
-                c.probed(ms(10 * n));
-                c.answered(
-                    ms(10 * n + 5),
-                    Answered {
-                        sent: ms(10 * n),
-                        came: ms(10 * n + 5),
-                        one_way: None,
-                        left_unseen: false,
-                    },
-                );
-            }
+        answers(&mut c, 0, 5, 5 * MS, false);
+        for n in 0..50 {
+            let down = 0.01 * comes * f64::from(n);
+            c.counted((500 + 10 * n) * MS, Counted { up: 0.0, down });
         }
         assert!(c.shaped[UP].is_some());
         c.acknowledgements_may_wait()

@@ -31,9 +31,10 @@ const ARRIVES: f64 = 0.5;
 /// what came to send it, while less than this share of that comes.
 const OUTLASTS: f64 = 1.5;
 const COMES: f64 = 0.7;
-/// It is as well if that share goes on to come although it was cut for: who sends hears of a cut after the queue, the
-/// round trip and so long, s, and what comes from then on is looked at for so long, s.
+/// It is as well if that share goes on to come after a cut. Senders hear of a cut after the queue, the base round trip and
+/// so long, s: twice the 150 ms by which round trips to far ends are longer in drawn homes (decision 0102).
 const HEARS: f64 = 0.3;
+/// What comes from then on is measured over so long at least, s: fifteen packets of a call.
 const LOOKED_AT: f64 = 0.3;
 /// Then nothing is learned of up to so many times what came, for so long, s: at first, and at most.
 const UNLIKE: f64 = 2.0;

@@ -399,8 +399,8 @@ impl Live {
         Ok(found)
     }
 
-    /// What connections sent so far, as our programs and `queues` saw it; `None` without programs, and where our own policer
-    /// throws away what nobody counts here.
+    /// What connections sent so far, as our programs and `queues` saw it; `None` without programs, and where our own
+    /// policer throws away what nobody counts here.
     pub fn flow_counts(
         &self,
         queues: &OwnQueues,

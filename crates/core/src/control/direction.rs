@@ -64,9 +64,10 @@ const LONG_PACKETS: f64 = 16.0;
 /// What acknowledgements, calls and games need is let out, up to this share of the capacity: a queue is still drained by
 /// half of the capacity.
 const SHALLOWEST: f64 = 0.5;
-/// The voice tier goes first in our own shaper up to this share of what is let out (sch_cake, `cake_config_diffserv4`).
+/// The voice tier goes first in our own shaper up to this share of what is let out: a quarter in sch_cake
+/// (`cake_config_diffserv4`); HTB's class of the tier has more. Decision 0103 has the homes.
 const VOICE_SHARE: f64 = 0.25;
-/// What comes for it is known over so long, s: four looks.
+/// What comes for it is known over so long, s: four looks at the counters.
 const VOICE_OVER: f64 = 2.0;
 /// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
 pub(super) const ACKNOWLEDGES: f64 = 0.07;

@@ -116,6 +116,4 @@ homes! {
     acknowledgements_wait: 200.0, f64::INFINITY, 0.75, 0.0;
     // And here 1000 ms; three runs had 175, 175 and 384.
     call_beside_neighbour: 600.0, f64::INFINITY, 0.6, 0.9;
-    // Without decision 0103 it is 11400 ms.
-    call_in_a_cut: 7000.0, f64::INFINITY, 0.5, 0.0;
 }

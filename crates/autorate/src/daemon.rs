@@ -294,8 +294,8 @@ impl Daemon {
             }
         }
         let queues = self.live.own_queues()?;
-        if let Some(counts) = self.live.flow_counts(&queues)? {
-            self.controller.flow_counts(now, counts);
+        if let Some(payload) = self.live.tcp_payload(&queues)? {
+            self.controller.tcp_payload(now, payload);
         }
         observer.snapshot(&Snapshot {
             own_queue: queues.waits,

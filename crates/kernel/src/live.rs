@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use evenkeel_core::classify::Tier;
-use evenkeel_core::control::{FlowCounts, RttSample, TcpTimestamp};
+use evenkeel_core::control::{RttSample, TcpPayload, TcpTimestamp};
 use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
 use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
@@ -399,31 +399,22 @@ impl Live {
         Ok(found)
     }
 
-    /// What connections sent so far, as our programs and `queues` saw it; `None` without programs, and where our own
-    /// policer throws away what nobody counts here.
-    pub fn flow_counts(
+    /// TCP's payload so far, as our programs and `queues` saw it; `None` without programs, and where our own policer
+    /// throws away what nobody counts here.
+    pub fn tcp_payload(
         &self,
         queues: &OwnQueues,
-    ) -> Result<Option<PerDirection<FlowCounts>>, Error> {
+    ) -> Result<Option<PerDirection<TcpPayload>>, Error> {
         let maps = self.maps.as_ref().filter(|_| self.plan.policer.is_none());
         let Some(maps) = maps else {
             return Ok(None);
         };
         let counts = maps.counts()?.direction;
         let packet = f64::from(self.plan.device.mtu);
-        let voice = |d: Direction| {
-            let tier = Tier::Voice as usize;
-            let (bytes, packets) = (counts[d].tier_bytes[tier], counts[d].tier_packets[tier]);
-            self.plan
-                .line
-                .framing
-                .wire_bytes(bytes as f64, packets as f64)
-        };
-        Ok(Some(PerDirection::of(|d| FlowCounts {
-            payload: counts[d].payload as f64,
+        Ok(Some(PerDirection::of(|d| TcpPayload {
+            all: counts[d].payload as f64,
             retransmitted: counts[d].retransmitted as f64,
             dropped: queues.dropped[d] as f64 * packet,
-            voice: voice(d),
         })))
     }
 

@@ -50,6 +50,7 @@ use losses::Losses;
 use opening::Opening;
 use pulses::Pulses;
 
+pub use losses::TcpPayload;
 pub(super) use overdue::InFlight;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
@@ -61,14 +62,9 @@ const DEEPEST: f64 = 0.3;
 const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
 const LONG_PACKETS: f64 = 16.0;
-/// What acknowledgements, calls and games need is let out, up to this share of the capacity: a queue is still drained by
-/// half of the capacity.
+/// What acknowledgements need is let out, up to this share of the capacity: a queue is still drained by half of the
+/// capacity.
 const SHALLOWEST: f64 = 0.5;
-/// The voice tier goes first in our own shaper up to this share of what is let out: a quarter in sch_cake
-/// (`cake_config_diffserv4`); HTB's class of the tier has more. Decision 0103 has the homes.
-const VOICE_SHARE: f64 = 0.25;
-/// What comes for it is known over so long, s: four looks at the counters.
-const VOICE_OVER: f64 = 2.0;
 /// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
 pub(super) const ACKNOWLEDGES: f64 = 0.07;
 /// A queue as long as this is drained by the deepest cut.
@@ -255,8 +251,6 @@ pub(super) enum Outcome {
 pub(super) struct DirectionState {
     pub dir: Direction,
     pub meter: Meter,
-    /// What came for the voice tier: calls, games, name look-ups.
-    voice: Meter,
     /// What the line carries, and since when that is known.
     pub capacity: Option<(f64, f64)>,
     /// The standard error of that, as a share.
@@ -326,7 +320,6 @@ impl DirectionState {
         DirectionState {
             dir,
             meter: Meter::default(),
-            voice: Meter::default(),
             capacity: None,
             error: GUESSED,
             prior: None,
@@ -414,8 +407,8 @@ impl DirectionState {
                 };
                 let used = (carries / capacity).max(deepest);
                 let cut = used * (1.0 - queue / long).clamp(deepest, 1.0);
-                let needs = self.acknowledges(context) + self.voice_needs();
-                (capacity, cut.max((needs / capacity).min(SHALLOWEST)))
+                let acknowledges = self.acknowledges(context) / capacity;
+                (capacity, cut.max(acknowledges.min(SHALLOWEST)))
             }
         })
     }
@@ -426,12 +419,6 @@ impl DirectionState {
             Direction::Up => ACKNOWLEDGES * context.comes,
             Direction::Down => 0.0,
         }
-    }
-
-    /// What is to be let out so that calls and games do not wait here, bytes/s: they make no queue, so that cutting them
-    /// drains none.
-    fn voice_needs(&self) -> f64 {
-        self.voice.rate(VOICE_OVER).unwrap_or(0.0) / VOICE_SHARE
     }
 
     /// What may be sent while nothing is known, if that is held.

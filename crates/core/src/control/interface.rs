@@ -69,19 +69,6 @@ pub struct Answered {
     pub left_unseen: bool,
 }
 
-/// Bytes that connections sent so far in one direction, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct FlowCounts {
-    /// TCP's payload.
-    pub payload: f64,
-    /// Of that, what had passed before.
-    pub retransmitted: f64,
-    /// About what our own queue threw away.
-    pub dropped: f64,
-    /// What came for the voice tier, on the line.
-    pub voice: f64,
-}
-
 /// Bytes on the line so far, both directions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Counted {

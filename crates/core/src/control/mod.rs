@@ -32,9 +32,8 @@ use direction::{Context, DirectionState, InFlight, Outcome, Phase};
 use passive_rtt::PassiveRtt;
 use peer_clocks::PeerClocks;
 
-pub use interface::{
-    Action, Answered, Bounds, Counted, DirectionView, FlowCounts, OneWay, Settings, View,
-};
+pub use direction::TcpPayload;
+pub use interface::{Action, Answered, Bounds, Counted, DirectionView, OneWay, Settings, View};
 pub use passive_rtt::RttSample;
 pub use peer_clocks::TcpTimestamp;
 pub use reason::{Notice, Reason};
@@ -355,13 +354,13 @@ impl Controller {
         self.set_pace(seconds(now));
     }
 
-    /// So much of what connections sent passed by now. To be called about twice a second, after
+    /// So much of TCP's payload passed, and was retransmitted, by now. To be called about twice a second, after
     /// [`Controller::counted`].
-    pub fn flow_counts(&mut self, now: Duration, counts: PerDirection<FlowCounts>) {
+    pub fn tcp_payload(&mut self, now: Duration, payload: PerDirection<TcpPayload>) {
         let now = seconds(now);
         for i in Direction::BOTH {
             let context = self.context(i, now);
-            if let Outcome::Changed(why) = self.directions[i].note_flows(counts[i], &context) {
+            if let Outcome::Changed(why) = self.directions[i].note_payload(payload[i], &context) {
                 self.why = why;
             }
         }

@@ -555,33 +555,6 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_lets_calls_and_games_through() {
-        // A line of 50 kB/s with a queue of a second, while so much comes for the voice tier, bytes/s.
-        let let_out = |voice: f64| {
-            let mut way = DirectionState::new(Direction::Down);
-            way.believe(5e4, 0.0);
-            for n in 0..=4 {
-                let now = f64::from(n) * 0.5;
-                way.meter.note(now, 5e4 * now);
-                way.voice.note(now, voice * now);
-            }
-            let context = Context::of_test(2.0);
-            way.latest = Some(Point {
-                left: 1.9,
-                came: 2.0,
-                queue: 1.0,
-            });
-            way.phase = Phase::Drain(way.drain_now(&context));
-            way.target(&context)
-                .map_or(0, |(_, share)| (share * 100.0).round() as u32)
-        };
-        assert_eq!(let_out(0.0), 10);
-        assert_eq!(let_out(3e3), 24);
-        // The queue is still drained.
-        assert_eq!(let_out(2e4), 50);
-    }
-
-    #[test]
     fn what_was_not_heard_of_since_a_cut_is_not_elsewhere() {
         // Less comes since the cut, as on a line that has just become slower, and the queue may be the other direction's.
         let mut way = DirectionState::new(Direction::Down);

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use super::opening::{FIRST, Opening};
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
-use crate::control::{FlowCounts, Reason};
+use crate::control::Reason;
 
 /// Less than this share is nothing: queues that are managed, and radio, lose some of a hundred.
 const LOST: f64 = 0.05;
@@ -65,6 +65,17 @@ const LONGEST_WAIT: f64 = 60.0;
 pub(super) const SHOWS: f64 = 2.0;
 const LATELY: f64 = 60.0;
 
+/// Bytes of TCP's payload so far, in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct TcpPayload {
+    /// All that passed.
+    pub all: f64,
+    /// Of that, what had passed before.
+    pub retransmitted: f64,
+    /// About what our own queue threw away.
+    pub dropped: f64,
+}
+
 /// Cuts that are to show whether losses are the rate's.
 #[derive(Debug, Clone, Copy)]
 struct Test {
@@ -78,7 +89,7 @@ struct Test {
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
     /// Where a stretch began, once it has.
-    from: Option<(f64, FlowCounts)>,
+    from: Option<(f64, TcpPayload)>,
     /// None begins before this.
     not_before: f64,
     /// What our own queue had thrown away of late: when, bytes.
@@ -152,22 +163,22 @@ impl Losses {
 
     /// The share that was lost of late, once a stretch is over, which then begins anew. What is sent again is sent so long
     /// after it was lost at most, `late` s.
-    fn share(&mut self, counts: FlowCounts, packet: f64, late: f64, now: f64) -> Option<f64> {
-        let (began, before) = *self.from.get_or_insert((now, counts));
-        let is_anew = counts.payload < before.payload;
+    fn share(&mut self, payload: TcpPayload, packet: f64, late: f64, now: f64) -> Option<f64> {
+        let (began, before) = *self.from.get_or_insert((now, payload));
+        let is_anew = payload.all < before.all;
         if now < self.not_before || is_anew {
             self.from = None;
             return None;
         }
-        let all = counts.payload - before.payload;
+        let all = payload.all - before.all;
         let dropped = AGAIN * self.dropped_from(began - late);
-        let lost = (counts.retransmitted - before.retransmitted - dropped).max(0.0);
+        let lost = (payload.retransmitted - before.retransmitted - dropped).max(0.0);
         let tells = lost > PACKETS * packet || all > PACKETS / LOST * packet;
         let is_over = now - began >= STRETCH && tells;
         if !is_over && now - began < LONGEST {
             return None;
         }
-        self.from = Some((now, counts));
+        self.from = Some((now, payload));
         let share = if lost < PACKETS * packet {
             0.0
         } else {
@@ -194,20 +205,19 @@ fn settles(context: &Context) -> f64 {
 }
 
 impl DirectionState {
-    /// So much of what connections sent passed by now. To be called about twice a second.
-    pub(in crate::control) fn note_flows(
+    /// So much of TCP's payload passed by now. To be called about twice a second.
+    pub(in crate::control) fn note_payload(
         &mut self,
-        counts: FlowCounts,
+        payload: TcpPayload,
         context: &Context,
     ) -> Outcome {
         let now = context.now;
-        self.voice.note(now, counts.voice);
         self.losses.passed.push_back((now, self.most_passed(now)));
         let is_old = |p: &(f64, f64)| now - p.0 > REMEMBERED;
         while self.losses.passed.front().is_some_and(is_old) {
             self.losses.passed.pop_front();
         }
-        self.losses.note_dropped(counts.dropped, now);
+        self.losses.note_dropped(payload.dropped, now);
         // What a full buffer throws away is told by its queue.
         let stands = matches!(self.phase, Phase::Drain(_) | Phase::Compete(_));
         if stands || self.losses.held > HOLDS * context.packet {
@@ -217,7 +227,7 @@ impl DirectionState {
         }
         let late = settles(context);
         let began = self.losses.from.map_or(now, |from| from.0);
-        let Some(share) = self.losses.share(counts, context.packet, late, now) else {
+        let Some(share) = self.losses.share(payload, context.packet, late, now) else {
             return Outcome::Nothing;
         };
         let share = if self.is_full(began, now) { share } else { 0.0 };
@@ -342,17 +352,16 @@ mod tests {
         let share = |dropped: f64| {
             let mut losses = Losses::default();
             let mut share = |now: f64, all: f64, retransmitted: f64| {
-                let counts = FlowCounts {
-                    payload: all,
+                let payload = TcpPayload {
+                    all,
                     retransmitted,
                     dropped: dropped * (2.0 * now).min(1.0),
-                    ..FlowCounts::default()
                 };
-                losses.note_dropped(counts.dropped, now);
+                losses.note_dropped(payload.dropped, now);
                 if now < 1.0 {
                     return None;
                 }
-                losses.share(counts, 1538.0, SETTLES, now)
+                losses.share(payload, 1538.0, SETTLES, now)
             };
             for (now, all) in [(0.0, 0.0), (0.5, 20e3), (1.0, 40e3), (1.5, 50e3)] {
                 assert_eq!(share(now, all, 0.0), None);
@@ -368,7 +377,7 @@ mod tests {
     fn shaped(dir: Direction, wanted: f64, carries: f64, loses: f64) -> (f64, f64) {
         let (lasts, step) = (120.0, 0.02);
         let mut way = DirectionState::new(dir);
-        let (mut counted, mut counts) = (0.0, FlowCounts::default());
+        let (mut counted, mut payload) = (0.0, TcpPayload::default());
         let mut latest = [0.0; 2];
         for n in 1..=(lasts / step) as u32 {
             let now = f64::from(n) * step;
@@ -383,8 +392,8 @@ mod tests {
                 } else {
                     comes - lost
                 };
-            counts.payload += step * comes;
-            counts.retransmitted += step * lost;
+            payload.all += step * comes;
+            payload.retransmitted += step * lost;
             way.meter.note(now, counted);
             let point = Point {
                 left: now - context.rtt,
@@ -394,7 +403,7 @@ mod tests {
             way.observe(point, &context);
             let _ = way.decide(&context, true);
             if n % 25 == 0 {
-                let _ = way.note_flows(counts, &context);
+                let _ = way.note_payload(payload, &context);
             }
             if now > lasts / 2.0 {
                 latest = [latest[0] + comes, latest[1] + lost];
@@ -429,19 +438,19 @@ mod tests {
     /// Whether something was learned of a line that carries 1 MB/s by bursts of which a fifth is lost in a short buffer, each
     /// second one that lasts so long, s.
     fn is_known_by_bursts(dir: Direction, lasts: f64) -> bool {
-        let (mut way, mut counts, mut counted) =
-            (DirectionState::new(dir), FlowCounts::default(), 0.0);
+        let (mut way, mut payload, mut counted) =
+            (DirectionState::new(dir), TcpPayload::default(), 0.0);
         let mut is_known = false;
         for n in 1..=1000 {
             let now = f64::from(n) * 0.01;
             if now.fract() < lasts {
                 counted += 1e4;
-                counts.payload += 1e4;
-                counts.retransmitted += 2e3;
+                payload.all += 1e4;
+                payload.retransmitted += 2e3;
             }
             way.meter.note(now, counted);
             if n % 50 == 0 {
-                let _ = way.note_flows(counts, &Context::of_test(now));
+                let _ = way.note_payload(payload, &Context::of_test(now));
             }
             is_known |= way.capacity.is_some();
         }
@@ -462,14 +471,13 @@ mod tests {
         for n in 1..=40 {
             let now = f64::from(n) * 0.5;
             way.meter.note(now, 1e5 * now);
-            let counts = FlowCounts {
-                payload: 1e5 * now,
+            let payload = TcpPayload {
+                all: 1e5 * now,
                 retransmitted: 1e4 * now,
                 dropped: 4e3 * now,
-                ..FlowCounts::default()
             };
             assert_eq!(
-                way.note_flows(counts, &Context::of_test(now)),
+                way.note_payload(payload, &Context::of_test(now)),
                 Outcome::Nothing
             );
         }
@@ -483,13 +491,13 @@ mod tests {
             let now = f64::from(n) * 0.5;
             way.meter.note(now, 1e5 * now);
             let dropped = f64::from(n % 5) * 3e4;
-            let counts = FlowCounts {
-                payload: 1e5 * now,
+            let payload = TcpPayload {
+                all: 1e5 * now,
+                retransmitted: 0.0,
                 dropped,
-                ..FlowCounts::default()
             };
             assert_eq!(
-                way.note_flows(counts, &Context::of_test(now)),
+                way.note_payload(payload, &Context::of_test(now)),
                 Outcome::Nothing
             );
         }

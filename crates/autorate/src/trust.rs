@@ -9,7 +9,7 @@
 //! | unmoved | connections do not wait | as before it was unmoved |
 //! | untried, proven | it waits, connections do not, and little passes | alone |
 //! | alone | the same, for the last time that it takes | **doubt**: slow to answer |
-//! | alone | it does not wait | as before it was alone |
+//! | alone | it does not wait, whether connections pass or not | as before it was alone |
 //!
 //! Principles: what waits on the same line waits together; a queue of one far side is not the
 //! line's, so that one place takes longer to convince than several, and one that was proven is not
@@ -116,6 +116,8 @@ enum Says {
     Unmoved(f64, usize),
     Alone(f64),
     NobodyWaits,
+    /// Nobody passes, and it does not wait.
+    WaitsNoMore,
 }
 
 impl Default for Trust {
@@ -145,6 +147,11 @@ impl Trust {
         match says(stretch)? {
             Says::Together => self.0 = State::Proven,
             Says::NobodyWaits => self.0 = rest,
+            Says::WaitsNoMore => {
+                if matches!(self.0, State::Alone { .. }) {
+                    self.0 = rest;
+                }
+            }
             Says::Unmoved(queue, places) => {
                 let before = match self.0 {
                     State::Unmoved { stretches, .. } => stretches,
@@ -184,8 +191,8 @@ impl Trust {
 fn says(stretch: &Stretch) -> Option<Says> {
     let own = stretch.own?;
     let Some(passive) = stretch.passive else {
-        // Nobody passes: that it waits no more is all that can be known.
-        return (own < stretch.rise).then_some(Says::NobodyWaits);
+        // Nobody passes, or round trips take longer than a stretch: that it waits no more is all that can be known.
+        return (own < stretch.rise).then_some(Says::WaitsNoMore);
     };
     let queue = passive.queue;
     let waits = own > stretch.rise.max(STILL);
@@ -289,7 +296,8 @@ mod tests {
             assert_eq!(trust.look(last), None, "{n}");
         }
         // What says nothing takes nothing back.
-        for each in [&unmoved, &nothing, &unmoved, &nothing, &unmoved] {
+        let nobody = second(0.1, None, true);
+        for each in [&unmoved, &nothing, &unmoved, &nobody, &unmoved] {
             assert_eq!(trust.look(each), None);
         }
         assert!(trust.look(&unmoved).is_some());

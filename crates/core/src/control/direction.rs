@@ -382,11 +382,14 @@ impl DirectionState {
             Phase::Steady | Phase::Compete(_) => (capacity, 1.0),
             Phase::ProbeUp(step) => (self.bounded(step.level), 1.0),
             Phase::Drain(drain) => {
+                let long = DRAIN.max(4.0 * context.packet / capacity);
                 // Windows bound what is under way, so a queue that came of too much of it is gone
-                // a round trip after they became smaller; only what stays then is cut for.
+                // a round trip after they became smaller; only what stays then is cut for. Where the
+                // line may have become slower that is a risk only while the queue is short.
                 let goes = context.rtt + drain.longest + 2.0 * context.pace;
+                let is_known = drain.before.is_some() && drain.longest < long;
                 if self.dir == Direction::Down
-                    && self.is_volatile(context.now)
+                    && (is_known || self.is_volatile(context.now))
                     && context.now - drain.cut < goes
                 {
                     return Some((capacity, 1.0));
@@ -399,7 +402,6 @@ impl DirectionState {
                 };
                 let waits = self.waits(carries, context).unwrap_or(0.0);
                 let queue = waits - self.stays(&drain, context);
-                let long = DRAIN.max(4.0 * context.packet / capacity);
                 let deepest = if queue > LONG.max(LONG_PACKETS * context.packet / capacity) {
                     DEEPER
                 } else {

@@ -77,7 +77,7 @@ const UNSEEN: f64 = 2.0;
 const ECHOES: f64 = 1.0;
 /// Connections that pass are heard of at least this often, or not to be counted on, s.
 const SLOWEST: f64 = 0.5;
-/// Rates are raised at most this often; cuts are made at once.
+/// Rates are raised at most this often; cuts are made, and ended, at once.
 const RAISE_EVERY: f64 = 0.1;
 /// A base that wanders by so much does wander, s.
 const WANDERS: f64 = 0.003;
@@ -483,7 +483,7 @@ impl Controller {
                 opening: opened.is_some(),
             })
         });
-        let (mut lower, mut higher, mut pulse, mut opens) = (false, false, false, false);
+        let (mut lower, mut higher, mut pulse, mut at_once) = (false, false, false, false);
         for (new, old) in wanted.iter().zip(self.shaped.iter()) {
             let value = |t: &Option<Target>| t.map(|t| t.let_out().bps() as f64);
             let pulses = new.is_some_and(|t| t.pulses);
@@ -506,11 +506,12 @@ impl Controller {
             } else {
                 lower |= falls;
                 higher |= rises;
-                // Steps of it follow answers.
-                opens |= rises && opening;
+                // Steps of opening follow answers, and a cut costs goodput for as long as it outlasts its queue.
+                let is_cut = |t: &Option<Target>| t.is_some_and(|t| t.permille < 1000);
+                at_once |= rises && (opening || is_cut(old) && !is_cut(new));
             }
         }
-        if lower || opens || higher && now - self.raised >= RAISE_EVERY {
+        if lower || at_once || higher && now - self.raised >= RAISE_EVERY {
             self.raised = now;
             self.shaped = wanted;
         } else if pulse {

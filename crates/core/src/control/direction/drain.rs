@@ -581,4 +581,39 @@ mod tests {
         assert!(!elsewhere(1.0));
         assert!(elsewhere(1.5));
     }
+
+    /// What is let out of what the line carries, so long after a cut for a queue of so many s; `known`: what it carries was
+    /// known before.
+    fn let_out(dir: Direction, queue: f64, known: bool, after: f64) -> f64 {
+        let mut way = DirectionState::new(dir);
+        way.believe(1e6, 0.0);
+        for n in 0..200 {
+            way.meter.note(f64::from(n) * 0.01, 1e4 * f64::from(n));
+        }
+        way.latest = Some(Point {
+            left: 1.9,
+            came: 1.94,
+            queue,
+        });
+        let context = Context::of_test(1.95);
+        let drain = Drain {
+            before: way.known().filter(|_| known),
+            ..way.drain_now(&context)
+        };
+        way.phase = Phase::Drain(drain);
+        let later = Context::of_test(1.95 + after);
+        way.target(&later).map_or(0.0, |(_, factor)| factor)
+    }
+
+    #[test]
+    fn windows_are_waited_for_where_a_queue_is_short() {
+        let (up, down) = (Direction::Up, Direction::Down);
+        assert_eq!(let_out(down, 0.02, true, 0.05), 1.0);
+        // A round trip and the queue later it stands: it does not come of what was under way.
+        assert!(let_out(down, 0.02, true, 0.15) < 0.8);
+        // A long one may mean that the line has become slower, and of one that is not known nothing is to be hoped.
+        assert!(let_out(down, 0.07, true, 0.05) < 0.5);
+        assert!(let_out(down, 0.02, false, 0.05) < 0.8);
+        assert!(let_out(up, 0.02, true, 0.05) < 1.0);
+    }
 }

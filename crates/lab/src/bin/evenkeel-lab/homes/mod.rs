@@ -12,6 +12,7 @@ mod limits;
 mod show;
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -48,10 +49,10 @@ pub(crate) struct Homes {
     /// Measure again what was measured before with the same code, kernel and seed
     #[arg(long)]
     fresh: bool,
-    /// Directory for the worst homes: their files, and reports with pictures
+    /// Directory for the worst homes: their files, and reports with pictures; with --list for the files of all
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Print the homes and measure none
+    /// Print the homes and measure none; a file of --out is run by `evenkeel-lab lab run FILE --engine virtual`
     #[arg(long)]
     list: bool,
     /// Print JSON
@@ -59,20 +60,31 @@ pub(crate) struct Homes {
     json: bool,
 }
 
+/// The homes that are drawn, and in `out` the experiment's file of each.
+fn list(seeds: Range<u64>, out: Option<&Path>) -> Result<(), Failure> {
+    let mut table = Table::new(&[table::figures("seed"), table::words("home")]);
+    for seed in seeds {
+        let home = draw(seed)?;
+        if let Some(out) = out {
+            let file = out.join(format!("home-{seed}.toml"));
+            fs::write(&file, &home.text)
+                .map_err(|e| Failure::work(format_args!("write {}: {e}", file.display())))?;
+        }
+        table.row([seed.to_string(), home.about]);
+    }
+    print(&table.to_string())
+}
+
 /// `evenkeel lab homes`.
 pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     let seeds = args.seed..args.seed.saturating_add(args.count);
-    if args.list {
-        let mut table = Table::new(&[table::figures("seed"), table::words("home")]);
-        for seed in seeds {
-            table.row([seed.to_string(), draw(seed)?.about]);
-        }
-        return print(&table.to_string());
-    }
     if let Some(out) = &args.out {
         // An unwritable place is better known before an hour of work than after it.
         fs::create_dir_all(out)
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
+    }
+    if args.list {
+        return list(seeds, args.out.as_deref());
     }
     let cancel = cancelled_by_signals()?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());

@@ -608,7 +608,7 @@ mod tests {
     #[test]
     fn windows_are_waited_for_where_a_queue_is_short() {
         let (up, down) = (Direction::Up, Direction::Down);
-        assert_eq!(let_out(down, 0.02, true, 0.05), 1.0);
+        assert!(let_out(down, 0.02, true, 0.05) > 0.99);
         // A round trip and the queue later it stands: it does not come of what was under way.
         assert!(let_out(down, 0.02, true, 0.15) < 0.8);
         // A long one may mean that the line has become slower, and of one that is not known nothing is to be hoped.

@@ -252,7 +252,7 @@ fn doubted(
 fn target(t: Option<Target>) -> String {
     match t {
         None => "open".to_owned(),
-        Some(t) if t.permille < 1000 => {
+        Some(t) if t.is_cut() => {
             let now = t.let_out();
             format!(
                 "{} for now (line {})",

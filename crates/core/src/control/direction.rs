@@ -58,17 +58,8 @@ pub(super) use overdue::InFlight;
 
 /// Never cut below this share of the capacity: flows must go on to be heard.
 const DEEPEST: f64 = 0.3;
-/// Or below this while a queue is longer than [`LONG`], s, and than so many packets: what waits there keeps them going.
-const DEEPER: f64 = 0.1;
-const LONG: f64 = 0.25;
-const LONG_PACKETS: f64 = 16.0;
-/// What acknowledgements need is let out, up to this share of the capacity: a queue is still drained by half of the
-/// capacity.
-const SHALLOWEST: f64 = 0.5;
 /// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
 pub(super) const ACKNOWLEDGES: f64 = 0.07;
-/// A queue as long as this is drained by the deepest cut.
-const DRAIN: f64 = 0.060;
 /// Between tries at least, s.
 const PATIENCE: f64 = 1.0;
 /// The first step of a try, at most.
@@ -381,37 +372,7 @@ impl DirectionState {
             Phase::Open(_) => return None,
             Phase::Steady | Phase::Compete(_) => (capacity, 1.0),
             Phase::ProbeUp(step) => (self.bounded(step.level), 1.0),
-            Phase::Drain(drain) => {
-                let long = DRAIN.max(4.0 * context.packet / capacity);
-                // Windows bound what is under way, so a queue that came of too much of it is gone
-                // a round trip after they became smaller; only what stays then is cut for. Where the
-                // line may have become slower that is a risk only while the queue is short.
-                let goes = context.rtt + drain.longest + 2.0 * context.pace;
-                let is_known = drain.before.is_some() && drain.longest < long;
-                if self.dir == Direction::Down
-                    && (is_known || self.is_volatile(context.now))
-                    && context.now - drain.cut < goes
-                {
-                    return Some((capacity, 1.0));
-                }
-                // A cut that is none would tell nothing, as would taking away what is not used.
-                let carries = if self.is_attributed {
-                    capacity
-                } else {
-                    drain.capacity.min(capacity)
-                };
-                let waits = self.waits(carries, context).unwrap_or(0.0);
-                let queue = waits - self.stays(&drain, context);
-                let deepest = if queue > LONG.max(LONG_PACKETS * context.packet / capacity) {
-                    DEEPER
-                } else {
-                    DEEPEST
-                };
-                let used = (carries / capacity).max(deepest);
-                let cut = used * (1.0 - queue / long).clamp(deepest, 1.0);
-                let acknowledges = self.acknowledges(context) / capacity;
-                (capacity, cut.max(acknowledges.min(SHALLOWEST)))
-            }
+            Phase::Drain(drain) => (capacity, self.cut_to(&drain, capacity, context)),
         })
     }
 

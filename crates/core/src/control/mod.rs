@@ -3,7 +3,7 @@
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
 //! [`Controller::answered`] or, where nothing answers, [`Controller::passed`]) and then asks what
 //! is to be done ([`Controller::poll`]). A direction's capacity is found in `direction`, the base
-//! round trip in `base`; what is told and answered has its types in `interface`, and what is heard is taken in by `hearing`.
+//! round trip in `base`, when a rate is set in `change`; what is told and answered has its types in `interface`, and what is heard is taken in by `hearing`.
 //!
 //! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
 //! carry, and every change has a reason that a person can read; nothing is known beforehand and
@@ -13,6 +13,7 @@
 
 mod attribution;
 mod base;
+mod change;
 mod direction;
 mod hearing;
 mod interface;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use crate::plan::Target;
 use crate::{Direction, PerDirection, Rate};
 use base::Base;
+use change::Change;
 use direction::{Context, DirectionState, InFlight, Outcome, Phase};
 use passive_rtt::PassiveRtt;
 use peer_clocks::PeerClocks;
@@ -87,12 +89,6 @@ const SOONER: f64 = 0.7;
 const SLACKEST: f64 = 0.020;
 /// What stands by turns, never for longer than this, s, and does not follow us is how far delays wander.
 const SHORT: f64 = 0.010;
-/// A change that is smaller is none.
-const CHANGE: f64 = 0.004;
-/// Nor a smaller one than this within a pulse: each costs time.
-const PULSE_CHANGE: f64 = 0.05;
-/// Nor one by less than this while a direction is opened by steps of two.
-const OPENING_CHANGE: f64 = 0.25;
 
 /// The controller.
 #[derive(Debug, Clone)]
@@ -483,38 +479,13 @@ impl Controller {
                 opening: opened.is_some(),
             })
         });
-        let (mut lower, mut higher, mut pulse, mut at_once) = (false, false, false, false);
-        for (new, old) in wanted.iter().zip(self.shaped.iter()) {
-            let value = |t: &Option<Target>| t.map(|t| t.let_out().bps() as f64);
-            let pulses = new.is_some_and(|t| t.pulses);
-            let opening = new.is_some_and(|t| t.opening);
-            let least = match (pulses, opening) {
-                (true, _) => PULSE_CHANGE,
-                (_, true) => OPENING_CHANGE,
-                _ => CHANGE,
-            };
-            let (falls, rises) = match (value(new), value(old)) {
-                (Some(new), Some(old)) => (new < old * (1.0 - least), new > old * (1.0 + least)),
-                (Some(_), None) => (true, false),
-                // What was cut for is not known any more.
-                (None, Some(_)) => (false, true),
-                (None, None) => (false, false),
-            };
-            // They are over before rates may be raised again.
-            if pulses {
-                pulse |= falls || rises;
-            } else {
-                lower |= falls;
-                higher |= rises;
-                // Steps of opening follow answers, and a cut costs goodput for as long as it outlasts its queue.
-                let is_cut = |t: &Option<Target>| t.is_some_and(|t| t.permille < 1000);
-                at_once |= rises && (opening || is_cut(old) && !is_cut(new));
-            }
-        }
-        if lower || at_once || higher && now - self.raised >= RAISE_EVERY {
+        let changes = PerDirection::of(|i| Change::of(self.shaped[i], wanted[i]));
+        let any = |change| changes.iter().any(|c| *c == change);
+        let may_raise = now - self.raised >= RAISE_EVERY;
+        if any(Change::Lower) || any(Change::HigherAtOnce) || any(Change::Higher) && may_raise {
             self.raised = now;
             self.shaped = wanted;
-        } else if pulse {
+        } else if any(Change::Pulse) {
             self.shaped[UP] = wanted[UP];
         } else {
             return;

@@ -408,7 +408,7 @@ fn far_sides_clocks_tell_directions_apart() {
         (queue, passed)
     };
     let (without, with) = (both(false), both(true));
-    // Not less: what is sent in bursts, and a cut is ended soon for, does not come in bursts here (decision 0103).
+    // The senders of the fluid never send bursts, so cutting later for them (decision 0103) costs some queue here in both.
     assert!(with.0 < 0.9 * without.0, "{without:?} {with:?}");
     assert!(with.1 > 0.99 * without.1, "{without:?} {with:?}");
 }

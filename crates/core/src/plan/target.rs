@@ -33,6 +33,12 @@ impl Target {
         self.capacity.permille(self.permille.into())
     }
 
+    /// Less than all of the capacity may be used for now.
+    #[must_use]
+    pub const fn is_cut(&self) -> bool {
+        self.permille < 1000
+    }
+
     /// The same with all of the capacity in use, neither less nor more; `None`: that is not known.
     #[must_use]
     pub fn at_capacity(self) -> Option<Self> {

@@ -1,16 +1,27 @@
 //! A queue: whether it is one, what it says, and how it is made to go away.
 //!
-//! Principles: a cut at once, deep enough that the queue is gone soon; what does not follow a cut
-//! is not here, and what may be elsewhere teaches nothing before it did follow one. Non-goals:
-//! going upwards (`probing_up`).
+//! Principles: a cut at once, deep enough that the queue is gone soon, but towards us not before windows had the time to end
+//! what may be a burst; what does not follow a cut is not here, and what may be elsewhere teaches nothing before it did
+//! follow one. Non-goals: going upwards (`probing_up`).
 
 use super::opening::Opening;
 use super::probing_up::FULL;
-use super::{Context, DirectionState, Drain, GUESSED, Outcome, Phase, Refuted, Step};
+use super::{Context, DEEPEST, DirectionState, Drain, GUESSED, Outcome, Phase, Refuted, Step};
 use crate::Direction;
 use crate::control::Reason;
 use crate::control::rate_fit::{Estimate, PACKETS, RateFit, SAME};
 
+/// A queue as long as this, s, or as so many packets is drained by the deepest cut.
+const DRAIN: f64 = 0.060;
+const DRAIN_PACKETS: f64 = 4.0;
+/// It may be deeper than [`DEEPEST`], down to this, while a queue is longer than [`LONG`], s, and than so many packets: what
+/// waits there keeps flows going.
+const DEEPER: f64 = 0.1;
+const LONG: f64 = 0.25;
+const LONG_PACKETS: f64 = 16.0;
+/// What acknowledgements need is let out, up to this share of the capacity: a queue is still drained by half of the
+/// capacity.
+const SHALLOWEST: f64 = 0.5;
 /// A first estimate is not worse than this, as a share.
 const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
@@ -294,6 +305,45 @@ impl DirectionState {
             dir: self.dir,
             queue_ms: queue * 1e3,
         })
+    }
+
+    /// The share of the capacity that is let out while a queue is drained.
+    pub(super) fn cut_to(&self, drain: &Drain, capacity: f64, context: &Context) -> f64 {
+        let packet = context.packet / capacity;
+        let drained = DRAIN.max(DRAIN_PACKETS * packet);
+        if self.waits_for_windows(drain, drained, context) {
+            return 1.0;
+        }
+        // A cut that is none would tell nothing, as would taking away what is not used.
+        let carries = if self.is_attributed {
+            capacity
+        } else {
+            drain.capacity.min(capacity)
+        };
+        let waits = self.waits(carries, context).unwrap_or(0.0);
+        let queue = waits - self.stays(drain, context);
+        let deepest = if queue > LONG.max(LONG_PACKETS * packet) {
+            DEEPER
+        } else {
+            DEEPEST
+        };
+        let used = (carries / capacity).max(deepest);
+        let cut = used * (1.0 - queue / drained).clamp(deepest, 1.0);
+        let acknowledges = self.acknowledges(context) / capacity;
+        cut.max(acknowledges.min(SHALLOWEST))
+    }
+
+    /// Whether a queue towards us is given the time in which windows end it. They bound what is under way, so a queue that
+    /// came of a burst is gone a round trip later; only what stays then is cut for. Where the line is not known to change
+    /// all the time a queue may also mean that it has just become slower. So only one that is shorter than `drained`, s, is
+    /// waited for there, and only if what the line carries was known before; and one that may be elsewhere is not, since
+    /// whether it follows a cut is what tells (decision 0103).
+    fn waits_for_windows(&self, drain: &Drain, drained: f64, context: &Context) -> bool {
+        let goes = context.rtt + drain.longest + 2.0 * context.pace;
+        let may_be_burst = self.is_attributed && drain.before.is_some() && drain.longest < drained;
+        self.dir == Direction::Down
+            && (may_be_burst || self.is_volatile(context.now))
+            && context.now - drain.cut < goes
     }
 
     /// The queue is gone: by the cut, or before that can have been heard of.

@@ -52,7 +52,7 @@ pub(crate) struct Homes {
     /// Directory for the worst homes: their files, and reports with pictures; with --list for the files of all
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Print the homes and measure none; a file of --out is run by `evenkeel-lab lab run FILE --engine virtual`
+    /// Print the homes and measure none
     #[arg(long)]
     list: bool,
     /// Print JSON
@@ -66,9 +66,7 @@ fn list(seeds: Range<u64>, out: Option<&Path>) -> Result<(), Failure> {
     for seed in seeds {
         let home = draw(seed)?;
         if let Some(out) = out {
-            let file = out.join(format!("home-{seed}.toml"));
-            fs::write(&file, &home.text)
-                .map_err(|e| Failure::work(format_args!("write {}: {e}", file.display())))?;
+            write_file(&home, out)?;
         }
         table.row([seed.to_string(), home.about]);
     }
@@ -184,9 +182,18 @@ fn judge(home: &Home, result: ResultFile) -> Outcome {
 
 /// Writes a home's file and the report of what was measured there.
 fn keep(outcome: &Outcome, out: &Path) -> Result<(), Failure> {
-    let dir = out.join(format!("home-{}", outcome.seed));
+    let dir = write_file(&outcome.home, out)?;
     evenkeel_report::write_all(&outcome.result, &dir).map_err(Failure::work)?;
+    Ok(())
+}
+
+/// Writes the experiment's file of a home into a directory of its own, which is returned.
+fn write_file(home: &Home, out: &Path) -> Result<PathBuf, Failure> {
+    let dir = out.join(format!("home-{}", home.seed));
+    fs::create_dir_all(&dir)
+        .map_err(|e| Failure::work(format_args!("create {}: {e}", dir.display())))?;
     let file = dir.join("home.toml");
-    fs::write(&file, &outcome.home.text)
-        .map_err(|e| Failure::work(format_args!("write {}: {e}", file.display())))
+    fs::write(&file, &home.text)
+        .map_err(|e| Failure::work(format_args!("write {}: {e}", file.display())))?;
+    Ok(dir)
 }

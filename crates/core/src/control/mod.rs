@@ -255,7 +255,8 @@ impl Controller {
             noise: 0.2 * wander + 0.3 * serial_all + stamps,
             packet,
             beside,
-            apart: (apart * wander).max(STEPS),
+            // Clocks tell of another packet than the probe, which met up to one more or less (decision 0104).
+            apart: (apart * wander).max(STEPS) + if by_clocks { off + other } else { 0.0 },
             probed: !self.no_signal && (self.passive.is_none() || self.has_echoes(now)),
             known: self.base.value().is_some(),
             elsewhere: match self.directions[i.other()].latest {

@@ -139,3 +139,30 @@ fn a_queue_within_the_ticks_of_far_sides_clocks_is_none_while_both_directions_ar
         assert!((got - more).abs() < 1e-9, "{what}: {got}");
     }
 }
+
+/// How far apart two probes may be while both directions are used, if hops stamp, and if only clocks of so many ms do.
+#[test]
+fn clocks_are_off_between_two_probes_as_well() {
+    let apart = |offsets: Option<(f64, f64)>, off: f64| {
+        let framing = Framing::new(Mode::None, 38, 84);
+        let settings = Settings::new(PerDirection::default(), framing, 1500);
+        let mut c = Controller::new(settings, Duration::ZERO);
+        for n in 0..2000 {
+            let bytes = f64::from(n) * 1000.0;
+            let counted = Counted {
+                up: bytes,
+                down: bytes,
+            };
+            c.counted(duration(f64::from(n) * 0.001), counted);
+        }
+        c.directions[DOWN].capacity = Some((1e6, 2.0));
+        (c.offsets, c.clocks_off, c.told_apart) = (offsets, off, 2.0);
+        c.context(UP, 2.0).apart
+    };
+    let stamped = apart(Some((0.0, 0.0)), 0.0);
+    for off in [0.0, 0.002, 0.008] {
+        // A packet of 1538 bytes towards us takes 1.5 ms.
+        let more = apart(None, off) - stamped;
+        assert!((more - off - 0.0015).abs() < 1e-4, "{off}: {more}");
+    }
+}

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table() {
+    fn changes_are_those_of_the_table() {
         let (some, none) = (Some, None::<Target>);
         for (old, new, is) in [
             (none, none, Change::None),

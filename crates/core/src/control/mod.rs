@@ -3,7 +3,8 @@
 //! A newcomer's way in: the program tells what happens ([`Controller::counted`],
 //! [`Controller::answered`] or, where nothing answers, [`Controller::passed`]) and then asks what
 //! is to be done ([`Controller::poll`]). A direction's capacity is found in `direction`, the base
-//! round trip in `base`, when a rate is set in `change`; what is told and answered has its types in `interface`, and what is heard is taken in by `hearing`.
+//! round trip in `base`, when a rate is set in `change`; what is told and answered has its types in `interface`, and
+//! what is heard is taken in by `hearing`.
 //!
 //! Principles: a model, not a search: every rate follows from what the bottleneck was seen to
 //! carry, and every change has a reason that a person can read; nothing is known beforehand and

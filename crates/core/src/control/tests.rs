@@ -140,7 +140,7 @@ fn a_queue_within_the_ticks_of_far_sides_clocks_is_none_while_both_directions_ar
     }
 }
 
-/// How far apart two probes may be while both directions are used, if hops stamp, and if only clocks of so many ms do.
+/// How far apart two probes may be while both directions are used, if hops stamp, and if only clocks do that are off by so much.
 #[test]
 fn clocks_are_off_between_two_probes_as_well() {
     let apart = |offsets: Option<(f64, f64)>, off: f64| {

@@ -543,7 +543,7 @@ impl DirectionState {
             ..value
         };
         if before.is_none_or(|b| (value.capacity / b - 1.0).abs() >= SAME) {
-            self.changed(before, value.capacity, now);
+            self.changed(before, found.capacity, now);
         }
         self.capacity = Some((value.capacity, now));
         self.error = value.error.max(BEST);

@@ -55,14 +55,14 @@ impl Estimate {
     /// Whether both can be true.
     pub(super) fn agrees(&self, other: &Estimate) -> bool {
         let errors = self.error.hypot(other.error);
-        (other.capacity / self.capacity - 1.0).abs() < (ERRORS * errors).clamp(SAME, 0.5)
+        (other.capacity / self.capacity).ln().abs() < (ERRORS * errors).max(SAME)
     }
 
     /// Two independent looks at the same thing.
     pub(super) fn with(&self, other: &Estimate) -> Estimate {
         let (a, b) = (self.error.powi(-2), other.error.powi(-2));
         Estimate {
-            capacity: (a * self.capacity + b * other.capacity) / (a + b),
+            capacity: ((a * self.capacity.ln() + b * other.capacity.ln()) / (a + b)).exp(),
             error: (a + b).powf(-0.5),
         }
     }

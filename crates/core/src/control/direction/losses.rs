@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 
 use super::opening::{FIRST, Opening};
-use super::{Context, DirectionState, Outcome, Phase};
+use super::{Context, DirectionState, GUESSED, Outcome, Phase};
 use crate::Direction;
 use crate::control::Reason;
 
@@ -307,6 +307,8 @@ impl DirectionState {
         losses.latest = context.now;
         let wait = losses.wait;
         self.shape_to(found, wait, context);
+        // What passed and what was lost together are the most that the line can carry.
+        self.error = lost.min(GUESSED);
         Outcome::Changed(Reason::Losses {
             dir: self.dir,
             percent: 100.0 * lost,
@@ -331,7 +333,7 @@ impl DirectionState {
         self.losses.passed.clear();
         self.prior = None;
         self.capacity = Some((self.bounded(capacity), context.now));
-        self.error = super::GUESSED;
+        self.error = GUESSED;
         self.phase = Phase::Steady;
         self.next_probe_up = context.now + wait;
     }
@@ -345,6 +347,7 @@ impl DirectionState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::direction::Step;
     use crate::control::rate_fit::Point;
 
     #[test]
@@ -462,6 +465,38 @@ mod tests {
         assert!(!is_known_by_bursts(Direction::Down, 0.15));
         assert!(is_known_by_bursts(Direction::Up, 0.15));
         assert!(is_known_by_bursts(Direction::Down, 0.9));
+    }
+
+    /// The step that follows one of a tenth that was used to the full for 2.5 s, where losses were the evidence or not.
+    fn step_after_one_that_passed(shows_losses: bool) -> Step {
+        let (mut way, began) = (DirectionState::new(Direction::Up), 9.0);
+        way.believe(1e6, 0.0);
+        if shows_losses {
+            way.losses.latest = 0.0;
+        }
+        for n in 0..=250 {
+            let since = f64::from(n) * 0.01;
+            way.meter.note(began + since, 1.1e6 * since);
+        }
+        let step = Step {
+            level: 1.1e6,
+            next: 0.1,
+            since: began,
+            before: 1e6,
+        };
+        way.phase = Phase::ProbeUp(step);
+        let _ = way.probe_up(step, &Context::of_test(began + 2.5));
+        match way.phase {
+            Phase::ProbeUp(step) => step,
+            phase => panic!("{phase:?}"),
+        }
+    }
+
+    #[test]
+    fn steps_do_not_grow_and_what_passed_stays_where_losses_are_the_evidence() {
+        let [by_queues, by_losses] = [false, true].map(step_after_one_that_passed);
+        assert_eq!((by_queues.next, by_queues.before), (0.2, 1e6));
+        assert_eq!((by_losses.next, by_losses.before.round()), (0.1, 1.1e6));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl DirectionState {
         let first = self.first_step(context);
         self.phase = Phase::ProbeUp(Step {
             level: capacity * (1.0 + first),
-            next: (first * GROWTH).min(LONGEST_STEP),
+            next: self.larger(first, context),
             since: context.now,
             before: capacity,
         });
@@ -156,6 +156,10 @@ impl DirectionState {
         // What was so long ago is forgotten; it went on since.
         let bytes = self.meter.between(step.since, known);
         let reached = bytes.map_or_else(|| self.throughput(context), |bytes| bytes / time);
+        let step = Step {
+            before: self.lost_nothing(step, reached, context),
+            ..step
+        };
         if (reached / capacity - 1.0) * time > shown {
             self.proven(reached, context);
             return self.goes_on(step, step.level.max(reached * (1.0 + step.next)), context);
@@ -189,10 +193,29 @@ impl DirectionState {
         self.rests(context)
     }
 
+    /// The step after one of this size. Where losses are the evidence a step that is too large is lost altogether, and
+    /// nothing but the loss shows that it is: steps do not grow there (decision 0105).
+    fn larger(&self, step: f64, context: &Context) -> f64 {
+        if self.shows_losses(context.now) {
+            step
+        } else {
+            (step * GROWTH).min(LONGEST_STEP)
+        }
+    }
+
+    /// What a try that fails goes back to: where losses are the evidence, what has passed for [`SHOWS`] without any.
+    fn lost_nothing(&self, step: Step, reached: f64, context: &Context) -> f64 {
+        if self.shows_losses(context.now) {
+            step.before.max(reached.min(step.level))
+        } else {
+            step.before
+        }
+    }
+
     fn goes_on(&mut self, step: Step, level: f64, context: &Context) -> Outcome {
         self.phase = Phase::ProbeUp(Step {
             level,
-            next: (step.next * GROWTH).min(LONGEST_STEP),
+            next: self.larger(step.next, context),
             since: context.now,
             before: step.before,
         });

@@ -104,6 +104,7 @@ fn others_on_path(device: &str, first: &Found, stop: &AtomicBool) -> Result<Vec<
             probe: Probe::Expiring(hops),
             origin: Origin::OnPath,
             distance: None,
+            may_be_in_front: false,
         });
         Ok(Some(Found {
             distance: Some(hops),
@@ -258,6 +259,7 @@ mod tests {
                 probe: Probe::To(Kind::Echo),
                 origin: Origin::OnPath,
                 distance: first.1,
+                may_be_in_front: false,
             };
             let others: Vec<(u8, IpAddr)> = others
                 .iter()

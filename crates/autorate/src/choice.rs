@@ -131,7 +131,10 @@ impl Choice {
     /// What is used has not seen what connections saw of late, or the other way round; or another one may well be
     /// better: it is too near to be beyond the line, or nothing is known of how often it answers.
     pub(crate) fn is_suspected(&self) -> bool {
-        let near = |r: &Reflector| r.least().is_some_and(|l| l.as_secs_f64() < trust::NEAR);
+        let near = |r: &Reflector| {
+            r.least_ever()
+                .is_some_and(|l| l.as_secs_f64() < trust::NEAR)
+        };
         let suspicious = |r: &Reflector| r.trust.is_suspicious() || r.is_seldom() || near(r);
         self.used().is_some_and(suspicious)
     }
@@ -199,7 +202,8 @@ impl Choice {
             return None;
         }
         let why = reflector.trust.look(&Stretch {
-            least: reflector.least().map_or(f64::MAX, |l| l.as_secs_f64()),
+            least: reflector.least_ever().map_or(f64::MAX, |l| l.as_secs_f64()),
+            may_be_in_front: reflector.found.may_be_in_front,
             own: delay.map(|d| d.1.as_secs_f64()),
             rise: view.rise_ms / 1e3,
             passive,

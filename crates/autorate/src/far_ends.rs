@@ -199,6 +199,7 @@ impl FarEnds {
                 probe: Probe::To(Kind::Echo),
                 origin: Origin::FarEnd,
                 distance: None,
+                may_be_in_front: false,
             };
             let of = Candidate {
                 found,

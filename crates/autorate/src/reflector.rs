@@ -114,6 +114,8 @@ pub(crate) struct Found {
     pub(crate) origin: Origin,
     /// How many hops away; `None`: not known.
     pub(crate) distance: Option<u8>,
+    /// No hop answers that is surely beyond the access line: this may be a box in front of it.
+    pub(crate) may_be_in_front: bool,
 }
 
 impl Found {
@@ -140,6 +142,7 @@ impl Found {
         self.probe == Probe::To(Kind::Timestamp)
     }
 
+    /// Where it is on a route.
     fn at(mut self, route: Option<&Route>) -> Self {
         let hops = route.map_or(&[][..], |r| &r.hops[..]);
         let at = hops
@@ -191,7 +194,11 @@ fn on_the_way(
     let next = next.filter(|hop| hop.is_ipv6() == far.is_ipv6());
     let close = beyond.into_iter().chain(rest).chain(next);
     let found = first(device, close, Origin::OnPath, stop)?;
-    let found = found.map(|f| f.at(route.as_ref()));
+    let mut found = found.map(|f| f.at(route.as_ref()));
+    if let (Some(found), Some(near)) = (&mut found, &route) {
+        let is_unsure = found.distance.is_some() && !leads_beyond(near);
+        found.may_be_in_front = is_unsure && !hops(MORE_HOPS).as_ref().is_some_and(leads_beyond);
+    }
     if found.is_some() || route.is_none() {
         // What answers before the access line sees no queue of it; what only lets probes expire beyond it does.
         let before = |f: &Found| f.distance.zip(beyond_hops).is_some_and(|(d, b)| d < b);
@@ -209,6 +216,13 @@ fn on_the_way(
     Ok((found.or_else(|| expiring(route.as_ref()?)), true))
 }
 
+/// Whether a hop that is surely beyond the access line answers. Where the way ends tells nothing of the hops before.
+fn leads_beyond(route: &Route) -> bool {
+    route
+        .near_from_gateway()
+        .is_some_and(|near| !FAR.contains(&near.1))
+}
+
 /// The hop of a route that probes are best made to expire at: the first beyond the access line, or
 /// else the farthest one. Not where the way ends.
 fn expiring(route: &Route) -> Option<Found> {
@@ -224,6 +238,7 @@ fn expiring(route: &Route) -> Option<Found> {
         probe: Probe::Expiring(hops),
         origin: Origin::OnPath,
         distance: Some(hops),
+        may_be_in_front: false,
     })
 }
 
@@ -285,6 +300,7 @@ pub(crate) fn kind_of(
                 probe: Probe::To(kind),
                 origin,
                 distance: None,
+                may_be_in_front: false,
             };
             Ok(answers(device, &found, over)?.then_some(found))
         })?;
@@ -405,6 +421,7 @@ mod tests {
             probe,
             origin: Origin::OnPath,
             distance: Some(2),
+            may_be_in_front: false,
         };
         let (echo, expiring) = (Probe::To(Kind::Echo), Probe::Expiring(2));
         for (probe, fate, from, is_answer) in [
@@ -451,6 +468,26 @@ mod tests {
         ] {
             let found = expiring(&route(hops)).and_then(|f| f.distance);
             assert_eq!(found, at, "{hops:?}");
+        }
+    }
+
+    #[test]
+    fn a_box_that_is_alone_may_be_in_front() {
+        use Fate::{Expired, Reply, Timeout};
+        for (hops, leads_beyond) in [
+            (&[("10.0.0.1", Expired), ("", Timeout)][..], false),
+            (
+                &[("10.0.0.1", Expired), ("", Timeout), ("1.1.1.1", Reply)],
+                false,
+            ),
+            (
+                &[("10.0.0.1", Expired), ("", Timeout), ("62.1.2.3", Expired)],
+                true,
+            ),
+            (&[("62.1.2.3", Expired), ("", Timeout)], true),
+            (&[], false),
+        ] {
+            assert_eq!(super::leads_beyond(&route(hops)), leads_beyond, "{hops:?}");
         }
     }
 

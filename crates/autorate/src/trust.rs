@@ -35,6 +35,10 @@ const PROVEN: u32 = 120;
 /// The same of one that is nearer than lines are: most likely it is a box in front of the line.
 const SEVERAL_NEAR: u32 = 2;
 const SINGLE_NEAR: u32 = 4;
+/// The same of one behind which nothing that is surely beyond the line answers: there is hardly anything else to explain
+/// it, and all that a wrong doubt costs is that connections are the probes (decision 0107).
+const SEVERAL_IN_FRONT: u32 = 1;
+const SINGLE_IN_FRONT: u32 = 2;
 /// What answers sooner is hardly beyond an access line, s.
 pub(crate) const NEAR: f64 = 0.001;
 /// So many of waiting alone.
@@ -75,8 +79,10 @@ impl Doubts {
 /// What a stretch of half a second showed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stretch {
-    /// The least that an answer takes on the idle line, s.
+    /// The least that an answer ever took, s.
     pub(crate) least: f64,
+    /// Nothing that is surely beyond the access line answers.
+    pub(crate) may_be_in_front: bool,
     /// By how much answers took longer than the least ever, in the middle, s; `None`: there were
     /// none.
     pub(crate) own: Option<f64>,
@@ -159,14 +165,7 @@ impl Trust {
                 };
                 let stretches = before + 1;
                 self.0 = State::Unmoved { stretches, proven };
-                let enough = match (places, stretch.least < NEAR) {
-                    _ if proven => PROVEN,
-                    (0 | 1, true) => SINGLE_NEAR,
-                    (0 | 1, false) => SINGLE,
-                    (_, true) => SEVERAL_NEAR,
-                    (_, false) => SEVERAL,
-                };
-                if stretches >= enough {
+                if stretches >= enough(stretch, places, proven) {
                     self.0 = State::Untried;
                     return Some(Doubt::BeforeBottleneck(queue));
                 }
@@ -186,6 +185,20 @@ impl Trust {
         }
         None
     }
+}
+
+/// So many stretches in a row in which connections to so many places wait and it does not convince.
+fn enough(stretch: &Stretch, places: usize, proven: bool) -> u32 {
+    let (single, several) = if proven {
+        (PROVEN, PROVEN)
+    } else if stretch.least >= NEAR {
+        (SINGLE, SEVERAL)
+    } else if stretch.may_be_in_front {
+        (SINGLE_IN_FRONT, SEVERAL_IN_FRONT)
+    } else {
+        (SINGLE_NEAR, SEVERAL_NEAR)
+    };
+    if places > 1 { several } else { single }
 }
 
 fn says(stretch: &Stretch) -> Option<Says> {
@@ -216,6 +229,7 @@ mod tests {
     fn second(own: f64, passive: Option<(f64, usize)>, loaded: bool) -> Stretch {
         Stretch {
             least: 0.010,
+            may_be_in_front: false,
             own: Some(own / 1e3),
             rise: 0.001,
             passive: passive.map(|(queue, places)| Passive {
@@ -259,6 +273,25 @@ mod tests {
             let second = second(own, passive, loaded);
             let got = doubted(&mut Trust::default(), &second);
             assert_eq!(got, doubt, "{own} {passive:?} {loaded}");
+        }
+    }
+
+    #[test]
+    fn what_is_near_is_doubted_sooner_and_a_box_that_is_alone_soonest() {
+        for (least, may_be_in_front, places, stretches) in [
+            (0.010, true, 2, 4),
+            (0.0005, false, 2, 2),
+            (0.0005, false, 1, 4),
+            (0.0005, true, 2, 1),
+            (0.0005, true, 1, 2),
+        ] {
+            let stretch = Stretch {
+                least,
+                may_be_in_front,
+                ..second(0.1, Some((63.0, places)), true)
+            };
+            let got = doubted(&mut Trust::default(), &stretch).map(|d| d.0);
+            assert_eq!(got, Some(stretches), "{least} {may_be_in_front} {places}");
         }
     }
 

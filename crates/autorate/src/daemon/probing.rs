@@ -53,7 +53,11 @@ impl Daemon {
             {
                 let ended = || over.load(Ordering::Relaxed);
                 // Where this cannot be asked an upload begins as on the slowest line.
-                if is_unknown && let Ok(Some(rate)) = carries_at_least(&device, &first, &ended) {
+                // A box in front would tell of the cable to it.
+                if is_unknown
+                    && !first.may_be_in_front
+                    && let Ok(Some(rate)) = carries_at_least(&device, &first, &ended)
+                {
                     let _ = finds.send(Ok(Sought::CarriesAtLeast(rate)));
                 }
                 while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {

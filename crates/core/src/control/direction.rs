@@ -191,6 +191,8 @@ pub(super) struct Drain {
     /// The queue then, and the longest of it.
     queue: f64,
     longest: f64,
+    /// When the latest answer came that met it.
+    met: f64,
     /// What was known before this queue.
     before: Option<Estimate>,
     /// Restlessness then.

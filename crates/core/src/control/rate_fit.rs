@@ -117,7 +117,7 @@ impl Run {
         self.persistent = false;
     }
 
-    /// No single probe shows it, all of them do.
+    /// Many probes in a row show it, whatever each alone does.
     pub(super) fn is_persistent(&self) -> bool {
         self.persistent
     }
@@ -138,8 +138,11 @@ impl Run {
             self.clear();
         } else if p.queue > rise || self.persistent && !self.is_empty() {
             self.points.push_back(p);
-        } else if hidden && self.is_empty() && self.vague.len() >= VAGUE {
-            self.points.clone_from(&self.vague);
+        }
+        if hidden && !self.persistent && self.vague.len() >= VAGUE {
+            if self.points.len() < VAGUE {
+                self.points.clone_from(&self.vague);
+            }
             self.persistent = true;
         }
         let long = LOOK_BACK.max(LOOK_BACK_PROBES * pace);
@@ -257,6 +260,29 @@ mod tests {
         assert_eq!([look(0.0), look(1.0)], [None, None]);
         let found = look(2.0).unwrap().known;
         assert!((found.capacity / 1e6 - 1.0).abs() < 1e-6, "{found:?}");
+    }
+
+    /// Whether so many probes that wait for so many times what means something are a queue that lasts.
+    fn lasts(probes: u32, waits: f64, hidden: bool) -> bool {
+        let mut run = Run::new(Direction::Down);
+        for n in 0..probes {
+            let left = 0.02 * f64::from(n);
+            // What means something is 10 ms; every other wait is 2 ms shorter.
+            let queue = 0.01 * waits - 0.002 * f64::from(n % 2);
+            let came = left + 0.04 + queue;
+            run.push(Point { left, came, queue }, 0.01, 0.02, hidden);
+        }
+        run.is_persistent()
+    }
+
+    #[test]
+    fn what_lasts_is_a_queue_however_long_it_is() {
+        for waits in [0.6, 1.1, 3.0] {
+            assert!(lasts(16, waits, true), "{waits}");
+            assert!(!lasts(15, waits, true), "{waits}");
+            assert!(!lasts(40, waits, false), "{waits}");
+        }
+        assert!(!lasts(40, 0.5, true));
     }
 
     /// Exit, bytes until then, queue: one probe each 70 ms.

@@ -224,6 +224,7 @@ impl DirectionState {
             since: context.now,
             queue,
             longest: queue,
+            met: self.latest.map_or(context.now, |p| p.came),
             before: None,
             volatility: self.volatility,
             doubted: None,
@@ -252,6 +253,8 @@ impl DirectionState {
         if self.run.is_empty() || queue < self.stays(&drain, context) {
             return self.has_gone(&drain, context);
         }
+        drain.met = self.latest.map_or(drain.met, |p| p.came);
+        self.phase = Phase::Drain(drain);
         if self.comes_less(queue, &drain, context) || self.outlasts(&drain, context) {
             return self.not_here(&drain, queue, context);
         }
@@ -474,8 +477,9 @@ impl DirectionState {
         if self.dir == Direction::Up || drain.before.is_some() || !self.is_attributed {
             return false;
         }
-        let fall = self.expected_fall(drain.cut, context.now, drain.at_cut);
-        let is_much = fall > (1.0 - COMES) * (context.now - drain.cut);
+        // A reflector that answers seldom says nothing of the time between two answers.
+        let fall = self.expected_fall(drain.cut, drain.met, drain.at_cut);
+        let is_much = fall > (1.0 - COMES) * (drain.met - drain.cut);
         is_much && fall > OUTLASTS * drain.longest + context.rtt
             || self.is_unresponsive(drain, context)
     }
@@ -484,12 +488,12 @@ impl DirectionState {
     /// what comes does not make the queue, and cutting it only makes one here.
     fn is_unresponsive(&self, drain: &Drain, context: &Context) -> bool {
         let heard = drain.cut + OUTLASTS * drain.longest + context.rtt + HEARS;
-        if context.now < heard + LOOKED_AT {
+        if drain.met < heard + LOOKED_AT {
             return false;
         }
-        let comes = self.meter.between(heard, context.now).unwrap_or(0.0);
+        let comes = self.meter.between(heard, drain.met).unwrap_or(0.0);
         let stays = self.latest.is_some_and(|p| p.queue > STILL * drain.longest);
-        stays && comes > COMES * drain.at_cut * (context.now - heard)
+        stays && comes > COMES * drain.at_cut * (drain.met - heard)
     }
 
     /// The first capacity was none: it is forgotten, and not learned anew at once.
@@ -602,6 +606,43 @@ mod tests {
             assert!(all.iter().any(Option::is_some), "{all:?}");
             assert_eq!(all.last(), Some(&None), "{all:?}");
         }
+    }
+
+    #[test]
+    fn a_queue_lasts_until_the_latest_answer_that_met_it() {
+        // 100 ms stand at a first cut, and a tenth of the line comes from then on. An answer comes half a second later.
+        let after = |queue: f64| {
+            let mut way = DirectionState::new(Direction::Down);
+            way.believe(1e6, 0.0);
+            for n in 0..200 {
+                let t = f64::from(n) * 0.01;
+                way.meter
+                    .note(t, 1e6 * t.min(1.0) + 1e5 * (t - 1.0).max(0.0));
+            }
+            let mut answers = |came: f64, queue: f64, phase: Option<Phase>| {
+                let context = Context::of_test(came);
+                let point = Point {
+                    left: came - context.rtt,
+                    came,
+                    queue,
+                };
+                way.observe(point, &context);
+                let at_cut = way.drain_now(&context);
+                let phase = phase.unwrap_or(Phase::Drain(at_cut));
+                way.phase = phase;
+                match phase {
+                    Phase::Drain(drain) if came > 1.0 => way.drain(drain, &context),
+                    _ => Outcome::Nothing,
+                };
+                way.phase
+            };
+            let phase = answers(1.0, 0.1, None);
+            answers(1.5, queue, Some(phase));
+            way.capacity.is_some()
+        };
+        // It may have gone at any time since the answer before.
+        assert!(after(0.0));
+        assert!(!after(0.1));
     }
 
     #[test]

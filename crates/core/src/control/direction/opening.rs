@@ -134,7 +134,8 @@ impl DirectionState {
 
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
-        opening.level = opening.level.max(self.acknowledges(context));
+        // A download that begins comes twice as fast a round trip later.
+        opening.level = opening.level.max(GROWS * self.acknowledges(context));
         opening.unheard = self.unheard(opening, context);
         opening.newcomers = opening.newcomers.filter(|_| self.has_newcomer);
         self.phase = Phase::Open(opening);
@@ -272,6 +273,22 @@ mod tests {
         assert_eq!(level(200e3), 100_000);
         assert_eq!(level(30e3), 32_000);
         assert_eq!(level(9e6), 512_000);
+    }
+
+    #[test]
+    fn acknowledgements_of_a_download_that_begins_are_not_held_up() {
+        let let_out = |comes: f64| {
+            let mut way = DirectionState::new(Direction::Up);
+            let context = Context {
+                comes,
+                ..Context::of_test(1.0)
+            };
+            let _ = way.decide(&context, true);
+            way.opened(&context).unwrap_or_default() as u32
+        };
+        assert_eq!(let_out(0.0), FIRST as u32);
+        // Twice what they need now: a round trip later as much more comes.
+        assert_eq!(let_out(2e6), 280_000);
     }
 
     #[test]

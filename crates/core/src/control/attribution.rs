@@ -4,14 +4,10 @@
 //! queue is where it follows a cut: what we send is known to be less at once, and a queue towards us keeps arrivals at
 //! what the line carries. Non-goals: the cuts themselves (`direction`).
 
-use super::direction::Phase;
+use super::direction::{ACKNOWLEDGES, FULL, Phase};
 use super::{Controller, DOWN, LOADED_RATE, OneWay, Reason, UP};
 use crate::{Direction, PerDirection};
 
-/// Acknowledgements take at most so much of what they acknowledge.
-const ACKNOWLEDGES: f64 = 0.0625;
-/// This share of what it carries is as much as it ever did.
-const FULL: f64 = 0.9;
 /// A queue is where the last one was found, even if less is used of that or nothing is known of
 /// the other.
 const AGAIN: f64 = 1.5;

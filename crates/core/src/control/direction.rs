@@ -35,6 +35,7 @@
 mod agreed;
 mod compete;
 mod drain;
+mod elsewhere;
 mod losses;
 mod opening;
 mod overdue;
@@ -56,6 +57,8 @@ pub(super) use overdue::InFlight;
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
 
+/// Used to the full: this share of what may be used.
+pub(super) const FULL: f64 = 0.9;
 /// Never cut below this share of the capacity: flows must go on to be heard.
 const DEEPEST: f64 = 0.3;
 /// Acknowledgements take less than this share of what they acknowledge: each of a full packet is two cells of ATM.
@@ -191,7 +194,7 @@ pub(super) struct Drain {
     /// The queue then, and the longest of it.
     queue: f64,
     longest: f64,
-    /// When the latest answer came that met it.
+    /// When the latest answer came that had waited in it.
     met: f64,
     /// What was known before this queue.
     before: Option<Estimate>,

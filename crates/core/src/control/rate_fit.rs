@@ -86,7 +86,7 @@ pub(super) struct Run {
     points: VecDeque<Point>,
     /// Each alone may be noise.
     vague: VecDeque<Point>,
-    /// It began with [`VAGUE`] of these.
+    /// [`VAGUE`] of these came in a row.
     persistent: bool,
 }
 
@@ -140,9 +140,7 @@ impl Run {
             self.points.push_back(p);
         }
         if hidden && !self.persistent && self.vague.len() >= VAGUE {
-            if self.points.len() < VAGUE {
-                self.points.clone_from(&self.vague);
-            }
+            self.points.clone_from(&self.vague);
             self.persistent = true;
         }
         let long = LOOK_BACK.max(LOOK_BACK_PROBES * pace);

@@ -1,15 +1,13 @@
 //! A queue: whether it is one, what it says, and how it is made to go away.
 //!
 //! Principles: a cut at once, deep enough that the queue is gone soon, but towards us not before windows had the time to end
-//! what may be a burst; what does not follow a cut is not here, and what may be elsewhere teaches nothing before it did
-//! follow one. Non-goals: going upwards (`probing_up`).
+//! what may be a burst; what may be elsewhere teaches nothing before it did follow a cut. Non-goals: a queue that does not
+//! follow one (`elsewhere`), going upwards (`probing_up`).
 
-use super::opening::Opening;
-use super::probing_up::FULL;
-use super::{Context, DEEPEST, DirectionState, Drain, GUESSED, Outcome, Phase, Refuted, Step};
+use super::{Context, DEEPEST, DirectionState, Drain, FULL, GUESSED, Outcome, Phase, Step};
 use crate::Direction;
 use crate::control::Reason;
-use crate::control::rate_fit::{Estimate, PACKETS, RateFit, SAME};
+use crate::control::rate_fit::{Estimate, RateFit, SAME};
 
 /// A queue as long as this, s, or as so many packets is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
@@ -26,30 +24,11 @@ const SHALLOWEST: f64 = 0.5;
 const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
 const FOLLOWED_OFTEN: u32 = 3;
-/// How much comes is known over so long at least, s.
-const SPAN: f64 = 0.060;
 
 /// Nothing stalls for longer than this, s: what stands longer is a queue, whatever explains it.
 const STALLS: f64 = 1.0;
 /// A queue is ours if we made this share of it.
 const OWN: f64 = 0.4;
-/// A queue that is this much of what it was did not follow.
-const STILL: f64 = 0.8;
-/// Towards us it keeps arrivals at what the line carries, so at more than this share of it.
-const ARRIVES: f64 = 0.5;
-
-/// The first queue towards us ever is somebody else's if it lasts so many times longer than it takes a line that carries
-/// what came to send it, while less than this share of that comes.
-const OUTLASTS: f64 = 1.5;
-const COMES: f64 = 0.7;
-/// It is as well if that share goes on to come after a cut. Senders hear of a cut after the queue, the base round trip and
-/// so long, s: twice the 150 ms by which round trips to far ends are longer in drawn homes (decision 0102).
-const HEARS: f64 = 0.3;
-/// What comes from then on is measured over so long at least, s: fifteen packets of a call.
-const LOOKED_AT: f64 = 0.3;
-/// Then nothing is learned of up to so many times what came, for so long, s: at first, and at most.
-const UNLIKE: f64 = 2.0;
-const REFUTED: [f64; 2] = [2.0, 16.0];
 
 impl DirectionState {
     /// One more queue that goes when this direction is cut, and it is thought to be slower.
@@ -216,7 +195,7 @@ impl DirectionState {
     }
 
     /// The queue of now, by what the line is known to carry.
-    fn drain_now(&self, context: &Context) -> Drain {
+    pub(super) fn drain_now(&self, context: &Context) -> Drain {
         let queue = self.latest.map_or(0.0, |p| p.queue);
         let capacity = self.capacity.map_or(0.0, |c| c.0);
         Drain {
@@ -254,7 +233,6 @@ impl DirectionState {
             return self.has_gone(&drain, context);
         }
         drain.met = self.latest.map_or(drain.met, |p| p.came);
-        self.phase = Phase::Drain(drain);
         if self.comes_less(queue, &drain, context) || self.outlasts(&drain, context) {
             return self.not_here(&drain, queue, context);
         }
@@ -264,7 +242,6 @@ impl DirectionState {
         // Answers that know of the cut. Before them the queue may still grow.
         if left <= drain.since {
             drain.queue = queue;
-            self.phase = Phase::Drain(drain);
         } else if left > drain.since + 2.0 * context.pace {
             let expected = self.expected_fall(drain.since, left, drain.capacity);
             let heard = context.now - drain.since > until_heard;
@@ -300,9 +277,9 @@ impl DirectionState {
                     let known = self.capacity.map_or(drain.capacity, |c| c.0);
                     drain.capacity = known.min(found);
                 }
-                self.phase = Phase::Drain(drain);
             }
         }
+        self.phase = Phase::Drain(drain);
         self.learn_while_draining(queue, &drain, failed, context);
         Outcome::Changed(Reason::Draining {
             dir: self.dir,
@@ -408,135 +385,6 @@ impl DirectionState {
         }
     }
 
-    /// Whether less comes since the cut although the queue is what it was, or longer: it is
-    /// elsewhere, and that is known before a probe has passed it that was sent after the cut.
-    fn comes_less(&self, queue: f64, drain: &Drain, context: &Context) -> bool {
-        let one = self.dir == Direction::Down && !self.is_attributed && !self.is_ambiguous;
-        if !one || self.is_volatile(context.now) {
-            return false;
-        }
-        let packets = PACKETS * context.packet / drain.capacity;
-        let span = SPAN.max(4.0 * context.pace).max(packets);
-        let heard = context.now - drain.cut > context.rtt + 2.0 * context.pace + span;
-        let stays = queue > (1.5 * context.rise).max(STILL * drain.longest);
-        let comes = self.meter.rate(span).unwrap_or(f64::MAX);
-        // A queue of which nothing was heard since the cut may have gone, or be as long as it takes to hear of it.
-        let is_fresh = self
-            .latest
-            .is_some_and(|p| p.came > drain.cut + context.rtt);
-        is_fresh && heard && stays && comes < ARRIVES * drain.capacity
-    }
-
-    /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and
-    /// there still is a queue, it is elsewhere.
-    pub(super) fn contradicts(
-        &self,
-        queue: f64,
-        expected: f64,
-        drain: &Drain,
-        context: &Context,
-    ) -> bool {
-        let least = (2.0 * context.rise).max(0.15 * (context.now - drain.since));
-        let one = self.dir == Direction::Down && !self.is_attributed && !self.is_ambiguous;
-        one && expected > least && queue > 1.5 * context.rise
-    }
-
-    /// What was learned of a queue that turned out not to be here is forgotten.
-    pub(super) fn not_here(&mut self, drain: &Drain, queue: f64, context: &Context) -> Outcome {
-        self.run.clear();
-        self.prior = None;
-        self.followed = 0;
-        let _ = self.drained(context);
-        self.volatility = drain.volatility;
-        if self.outlasts(drain, context) {
-            self.refute(drain, context.now);
-            return Outcome::NotHere(queue);
-        }
-        if self.is_attributed && drain.longest - queue > context.rise {
-            // Some of it was.
-            self.capacity = Some((drain.at_cut, context.now));
-            return Outcome::NotHere(queue);
-        }
-        match drain.confirmed.or(drain.before) {
-            Some(known) => {
-                self.capacity = Some((known.capacity, context.now));
-                self.error = known.error;
-            }
-            None if !self.is_attributed && !drain.followed => {
-                self.capacity = None;
-                self.phase = Phase::Open(Opening::default());
-            }
-            None => {}
-        }
-        Outcome::NotHere(queue)
-    }
-
-    /// Whether less comes since the cut than the line was found to carry, and the queue should have gone long ago: others
-    /// fill it. Only where nothing was known before; else the line may have become slower.
-    fn outlasts(&self, drain: &Drain, context: &Context) -> bool {
-        if self.dir == Direction::Up || drain.before.is_some() || !self.is_attributed {
-            return false;
-        }
-        // A reflector that answers seldom says nothing of the time between two answers.
-        let fall = self.expected_fall(drain.cut, drain.met, drain.at_cut);
-        let is_much = fall > (1.0 - COMES) * (drain.met - drain.cut);
-        is_much && fall > OUTLASTS * drain.longest + context.rtt
-            || self.is_unresponsive(drain, context)
-    }
-
-    /// Whether as much comes as before and the queue is what it was, long after whoever sends must have heard of the cut:
-    /// what comes does not make the queue, and cutting it only makes one here.
-    fn is_unresponsive(&self, drain: &Drain, context: &Context) -> bool {
-        let heard = drain.cut + OUTLASTS * drain.longest + context.rtt + HEARS;
-        if drain.met < heard + LOOKED_AT {
-            return false;
-        }
-        let comes = self.meter.between(heard, drain.met).unwrap_or(0.0);
-        let stays = self.latest.is_some_and(|p| p.queue > STILL * drain.longest);
-        stays && comes > COMES * drain.at_cut * (drain.met - heard)
-    }
-
-    /// The first capacity was none: it is forgotten, and not learned anew at once.
-    fn refute(&mut self, drain: &Drain, now: f64) {
-        let wait = self.refuted.map_or(0.0, |r| 2.0 * r.wait);
-        let wait = wait.clamp(REFUTED[0], REFUTED[1]);
-        self.refuted = Some(Refuted {
-            capacity: drain.at_cut,
-            until: now + wait,
-            wait,
-        });
-        self.capacity = None;
-        self.phase = Phase::Open(Opening::default());
-    }
-
-    fn was_refuted(&self, found: f64, now: f64) -> bool {
-        let refutes = |r: Refuted| now < r.until && found < UNLIKE * r.capacity;
-        self.capacity.is_none() && self.refuted.is_some_and(refutes)
-    }
-
-    /// It ended before the cut was heard of, so it may well have been elsewhere: what it taught is
-    /// forgotten.
-    fn went_by_itself(&mut self, drain: &Drain, context: &Context) -> Outcome {
-        let ended = self.drained(context);
-        self.prior = None;
-        self.volatility = drain.volatility;
-        self.capacity = drain.before.map(|k| (k.capacity, context.now));
-        match drain.before {
-            Some(before) => self.error = before.error,
-            None => self.phase = Phase::Open(Opening::default()),
-        }
-        ended
-    }
-
-    /// The queue that is drained is known to be elsewhere. False if none is.
-    pub(in crate::control) fn gives_up(&mut self, context: &Context) -> bool {
-        let Phase::Drain(drain) = self.phase else {
-            return false;
-        };
-        let _ = self.not_here(&drain, drain.longest, context);
-        true
-    }
-
     /// Nothing is heard any more of the queue that is drained: the line is what it was before, as far as is known.
     pub(in crate::control) fn end_cut(&mut self, context: &Context) -> Outcome {
         let Phase::Drain(drain) = self.phase else {
@@ -550,7 +398,7 @@ impl DirectionState {
 
     /// By how much the queue must have become shorter for a probe sent at `left`, if the line `carries` so much: a
     /// bottleneck with a queue sends what it can, so less than that means that the queue had an end.
-    fn expected_fall(&self, since: f64, left: f64, carries: f64) -> f64 {
+    pub(super) fn expected_fall(&self, since: f64, left: f64, carries: f64) -> f64 {
         match self.meter.between(since, left) {
             Some(bytes) => (left - since - bytes / carries).max(0.0),
             None => 0.0,
@@ -571,107 +419,6 @@ impl DirectionState {
 mod tests {
     use super::*;
     use crate::control::rate_fit::Point;
-
-    /// What is thought that the line carries, by tenths of a second, where 100 kB/s come until a queue of 100 ms stands,
-    /// which it does whatever comes; `obeys`: no more than is let through comes from then on.
-    fn learned(obeys: bool) -> Vec<Option<f64>> {
-        let mut way = DirectionState::new(Direction::Down);
-        let (mut bytes, mut all) = (0.0, Vec::new());
-        for n in 0..150 {
-            let now = f64::from(n) * 0.02;
-            let stands = now > 1.0;
-            let context = Context::of_test(now);
-            let lets = way.target(&context).map_or(1e5, |(c, factor)| c * factor);
-            bytes += 0.02 * if obeys { lets.min(1e5) } else { 1e5 };
-            way.meter.note(now, bytes);
-            let point = Point {
-                left: now - context.rtt,
-                came: now,
-                queue: if stands { 0.1 } else { 0.0 },
-            };
-            way.observe(point, &context);
-            let _ = way.decide(&context, true);
-            if n % 5 == 0 {
-                all.push(way.capacity.map(|c| c.0));
-            }
-        }
-        all
-    }
-
-    #[test]
-    fn a_first_queue_that_outlasts_what_came_is_somebody_elses() {
-        // What goes on to come, as calls do, is not held up for a queue that it does not make either.
-        for obeys in [true, false] {
-            let all = learned(obeys);
-            assert!(all.iter().any(Option::is_some), "{all:?}");
-            assert_eq!(all.last(), Some(&None), "{all:?}");
-        }
-    }
-
-    #[test]
-    fn a_queue_lasts_until_the_latest_answer_that_met_it() {
-        // 100 ms stand at a first cut, and a tenth of the line comes from then on. An answer comes half a second later.
-        let after = |queue: f64| {
-            let mut way = DirectionState::new(Direction::Down);
-            way.believe(1e6, 0.0);
-            for n in 0..200 {
-                let t = f64::from(n) * 0.01;
-                way.meter
-                    .note(t, 1e6 * t.min(1.0) + 1e5 * (t - 1.0).max(0.0));
-            }
-            let mut answers = |came: f64, queue: f64, phase: Option<Phase>| {
-                let context = Context::of_test(came);
-                let point = Point {
-                    left: came - context.rtt,
-                    came,
-                    queue,
-                };
-                way.observe(point, &context);
-                let at_cut = way.drain_now(&context);
-                let phase = phase.unwrap_or(Phase::Drain(at_cut));
-                way.phase = phase;
-                match phase {
-                    Phase::Drain(drain) if came > 1.0 => way.drain(drain, &context),
-                    _ => Outcome::Nothing,
-                };
-                way.phase
-            };
-            let phase = answers(1.0, 0.1, None);
-            answers(1.5, queue, Some(phase));
-            way.capacity.is_some()
-        };
-        // It may have gone at any time since the answer before.
-        assert!(after(0.0));
-        assert!(!after(0.1));
-    }
-
-    #[test]
-    fn what_was_not_heard_of_since_a_cut_is_not_elsewhere() {
-        // Less comes since the cut, as on a line that has just become slower, and the queue may be the other direction's.
-        let mut way = DirectionState::new(Direction::Down);
-        way.believe(1e6, 0.0);
-        way.is_attributed = false;
-        for n in 0..200 {
-            let t = f64::from(n) * 0.01;
-            way.meter
-                .note(t, 1e6 * t.min(1.0) + 1e5 * (t - 1.0).max(0.0));
-        }
-        let context = Context::of_test(1.99);
-        let mut elsewhere = |came: f64| {
-            way.latest = Some(Point {
-                left: 0.95,
-                came,
-                queue: 0.1,
-            });
-            let drain = Drain {
-                cut: 1.0,
-                ..way.drain_now(&context)
-            };
-            way.comes_less(0.1, &drain, &context)
-        };
-        assert!(!elsewhere(1.0));
-        assert!(elsewhere(1.5));
-    }
 
     /// What is let out of what the line carries, so long after a cut for a queue of so many s; `known`: what it carries was
     /// known before.

@@ -40,7 +40,7 @@ const HOLDS: f64 = 4.0;
 /// So many stretches in a row with losses are evidence; where they were within the latest minute one is.
 const IN_A_ROW: u32 = 2;
 /// Towards us losses are evidence where this share of the most that passed did so all the time (decision 0101).
-const FULL: f64 = 0.5;
+const SUSTAINED: f64 = 0.5;
 /// A cut helped if less than this share of what was lost is lost then; one to more than this share of the rate tells
 /// nothing of that.
 const HELPED: f64 = 0.6;
@@ -230,7 +230,11 @@ impl DirectionState {
         let Some(share) = self.losses.share(payload, context.packet, late, now) else {
             return Outcome::Nothing;
         };
-        let share = if self.is_full(began, now) { share } else { 0.0 };
+        let share = if self.is_sustained(began, now) {
+            share
+        } else {
+            0.0
+        };
         let test = self.losses.test.take();
         if let Some(test) = test.filter(|t| share > HELPED * t.lost) {
             let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
@@ -254,9 +258,9 @@ impl DirectionState {
     /// Whether so much passed since the stretch began as makes losses evidence of a rate. Towards us a burst that a short
     /// buffer loses, and the silence after it, are none: a burst has passed that buffer before it meets our shaper. From us
     /// it meets our shaper first, which makes it slower.
-    fn is_full(&self, began: f64, now: f64) -> bool {
+    fn is_sustained(&self, began: f64, now: f64) -> bool {
         let passed = self.meter.between(began, now).unwrap_or(0.0) / (now - began);
-        self.dir == Direction::Up || passed > FULL * self.losses.most()
+        self.dir == Direction::Up || passed > SUSTAINED * self.losses.most()
     }
 
     /// The most that passed since the latest look, bytes/s.

@@ -5,13 +5,11 @@
 //! followed, by a short queue that is kept. Non-goals: what happens to a queue (`drain`).
 
 use super::losses::SHOWS;
-use super::{Context, DirectionState, LARGEST_FIRST, Outcome, PATIENCE, Phase, Step};
+use super::{Context, DirectionState, FULL, LARGEST_FIRST, Outcome, PATIENCE, Phase, Step};
 use crate::Direction;
 use crate::control::Reason;
 use crate::control::rate_fit::{RateFit, SAME};
 
-/// Used to the full: this share of what may be used.
-pub(super) const FULL: f64 = 0.9;
 /// So much of a step the shaper's headroom takes, which leaves less of the line than it carries.
 const HEADROOM: f64 = 0.01;
 /// A step that is known to be smaller than this is waited for as if it were this one.
@@ -127,7 +125,7 @@ impl DirectionState {
         let first = self.first_step(context);
         self.phase = Phase::ProbeUp(Step {
             level: capacity * (1.0 + first),
-            next: self.larger(first, context),
+            next: self.next_step(first, context),
             since: context.now,
             before: capacity,
         });
@@ -157,7 +155,7 @@ impl DirectionState {
         let bytes = self.meter.between(step.since, known);
         let reached = bytes.map_or_else(|| self.throughput(context), |bytes| bytes / time);
         let step = Step {
-            before: self.lost_nothing(step, reached, context),
+            before: self.falls_back_to(step, reached, context),
             ..step
         };
         if (reached / capacity - 1.0) * time > shown {
@@ -195,7 +193,7 @@ impl DirectionState {
 
     /// The step after one of this size. Where losses are the evidence a step that is too large is lost altogether, and
     /// nothing but the loss shows that it is: steps do not grow there (decision 0105).
-    fn larger(&self, step: f64, context: &Context) -> f64 {
+    fn next_step(&self, step: f64, context: &Context) -> f64 {
         if self.shows_losses(context.now) {
             step
         } else {
@@ -204,7 +202,7 @@ impl DirectionState {
     }
 
     /// What a try that fails goes back to: where losses are the evidence, what has passed for [`SHOWS`] without any.
-    fn lost_nothing(&self, step: Step, reached: f64, context: &Context) -> f64 {
+    fn falls_back_to(&self, step: Step, reached: f64, context: &Context) -> f64 {
         if self.shows_losses(context.now) {
             step.before.max(reached.min(step.level))
         } else {
@@ -215,7 +213,7 @@ impl DirectionState {
     fn goes_on(&mut self, step: Step, level: f64, context: &Context) -> Outcome {
         self.phase = Phase::ProbeUp(Step {
             level,
-            next: self.larger(step.next, context),
+            next: self.next_step(step.next, context),
             since: context.now,
             before: step.before,
         });

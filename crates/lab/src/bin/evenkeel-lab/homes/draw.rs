@@ -101,9 +101,6 @@ const TECHNOLOGIES: [Technology; 7] = [
 const RADIO: &str = "radio";
 /// The slowest line that is drawn, kbit/s.
 const SLOWEST: f64 = 200.0;
-/// What every buffer holds, bytes: two packets of 1500 bytes in ATM cells. In less than one a line that sends nothing else
-/// loses all but the first packet of a window, so that no upload lives on it (decision 0109).
-const HELD_BYTES: f64 = 3_604.0;
 
 /// What brings the line.
 struct Access {
@@ -163,8 +160,8 @@ pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
 /// The line as the experiment's file has it.
 fn line(seed: u64, access: &Access) -> Line {
     let buffers = &mut Random::new(seed, stream::BUFFERS);
-    let down_buffer = buffer(buffers, access.down);
-    let up_buffer = buffer(buffers, access.up);
+    let down_buffer = buffer(buffers);
+    let up_buffer = buffer(buffers);
     let changes = &mut Random::new(seed, stream::CHANGES);
     let swing = (access.technology.name == RADIO).then(|| walk(changes, access, seed));
     let steps = swing.is_none() && changes.chance(0.3);
@@ -253,13 +250,12 @@ fn access(random: &mut Random) -> Access {
     }
 }
 
-/// From 5 ms to 2 s of a line of so many kbit/s, but two full packets, or so many packets, as modems have it.
-fn buffer(random: &mut Random, rate: f64) -> String {
+/// From 5 ms to 2 s of the line, or so many packets, as modems have it.
+fn buffer(random: &mut Random) -> String {
     if random.chance(0.3) {
         format!("{:.0}packets", random.log_uniform(8.0, 1000.0))
     } else {
-        let least = (HELD_BYTES * 8.0 / rate).ceil();
-        format!("{:.0}ms", random.log_uniform(5.0, 2000.0).max(least))
+        format!("{:.0}ms", random.log_uniform(5.0, 2000.0))
     }
 }
 
@@ -492,23 +488,6 @@ mod tests {
         }
         assert_eq!(counts.len(), 23, "{counts:?}");
         assert!(counts.values().all(|n| (5..600).contains(n)), "{counts:?}");
-    }
-
-    #[test]
-    fn every_buffer_holds_two_packets() {
-        let mut random = Random::new(1, 0);
-        for rate in [200.0, 1_000.0, 300_000.0] {
-            let drawn = (0..200).map(|_| buffer(&mut random, rate));
-            let ms: Vec<f64> = drawn
-                .filter_map(|b| b.strip_suffix("ms")?.parse().ok())
-                .collect();
-            let least = ms.iter().copied().fold(f64::MAX, f64::min);
-            assert!(
-                least >= (HELD_BYTES * 8.0 / rate).max(5.0),
-                "{rate}: {least}"
-            );
-            assert!(least < 160.0, "{rate}: {least}");
-        }
     }
 
     #[test]

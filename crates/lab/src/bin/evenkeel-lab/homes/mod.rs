@@ -3,8 +3,8 @@
 //! Principles: the same seeds are the same homes; each is run without anything, with CAKE at 95 % of
 //! what was sold, with evenkeel that is told what the line carries at each moment, and with evenkeel
 //! that was told nothing, for the first time and again; what is shown is what that costs beside the one
-//! that is told, over all homes, and the homes where it costs most, so that a person can run them alone. What was measured before is not measured again. Non-goals: the
-//! model of lines alone, which is faster (`lines`).
+//! that is told, over all homes, and the homes where it costs most, so that a person can run them alone. What was
+//! measured before is not measured again. Non-goals: the model of lines alone, which is faster (`lines`).
 
 mod draw;
 mod judge;
@@ -22,6 +22,7 @@ use evenkeel_lab::guest::Guests;
 use evenkeel_lab::{CellCache, Engine, Experiment, LabError, Progress, RunOptions};
 use evenkeel_terminal::table::{self, Table};
 use evenkeel_terminal::{Failure, StatusLine, cancelled_by_signals, print};
+use serde::Serialize;
 
 use crate::progress;
 use crate::today::today;
@@ -60,15 +61,31 @@ pub(crate) struct Homes {
     json: bool,
 }
 
-/// The homes that are drawn, and in `out` the experiment's file of each.
-fn list(seeds: Range<u64>, out: Option<&Path>) -> Result<(), Failure> {
-    let mut table = Table::new(&[table::figures("seed"), table::words("home")]);
+/// A home that is only drawn, for programs.
+#[derive(Debug, Serialize)]
+struct Listed {
+    seed: u64,
+    about: String,
+    kinds: Vec<&'static str>,
+}
+
+/// The homes that are drawn, and in the directory that was asked for the experiment's file of each.
+fn list(seeds: Range<u64>, args: &Homes) -> Result<(), Failure> {
+    let mut homes = Vec::new();
     for seed in seeds {
         let home = draw(seed)?;
-        if let Some(out) = out {
+        if let Some(out) = &args.out {
             write_file(&home, out)?;
         }
-        table.row([seed.to_string(), home.about]);
+        let Home { about, kinds, .. } = home;
+        homes.push(Listed { seed, about, kinds });
+    }
+    if args.json {
+        return print(&(serde_json::to_string_pretty(&homes).map_err(Failure::work)? + "\n"));
+    }
+    let mut table = Table::new(&[table::figures("seed"), table::words("home")]);
+    for home in homes {
+        table.row([home.seed.to_string(), home.about]);
     }
     print(&table.to_string())
 }
@@ -82,7 +99,7 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
             .map_err(|e| Failure::work(format_args!("create {}: {e}", out.display())))?;
     }
     if args.list {
-        return list(seeds, args.out.as_deref());
+        return list(seeds, args);
     }
     let cancel = cancelled_by_signals()?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());

@@ -5,11 +5,10 @@
 //! tool of the product. Needs root; without it each test says so and passes.
 
 mod accounting;
-mod ceilings;
-mod fairness;
 mod goodput;
 mod lease;
 mod lifecycle;
+mod marks;
 mod oracle;
 mod policing;
 mod throughput;

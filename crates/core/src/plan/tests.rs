@@ -644,6 +644,7 @@ fn policed_lines_are_filled() {
             mtu: 1500,
             programs: true,
             policed,
+            opened: None,
         };
         let policy = Policy {
             windows,
@@ -667,6 +668,31 @@ fn policed_lines_are_filled() {
     assert_eq!((s.windows, s.up.kbit()), (None, 39_942));
 }
 
+/// A first upload's packets are as short as what is let out makes likely; what is opened far is not slow.
+#[test]
+fn a_first_upload_has_short_packets() {
+    let longest = |kbit, opening| {
+        let target = Target {
+            opening,
+            capacity: Rate::from_kbit(kbit),
+            permille: 1000,
+            slack_us: 0,
+            volatile: false,
+            pulses: false,
+        };
+        let targets = PerDirection {
+            up: Some(target),
+            down: None,
+        };
+        let (caps, framing) = (caps(Backend::Cake), "ptm:34".parse().unwrap());
+        let p = plan_followed(&caps, &device(14), framing, Policy::default(), targets).unwrap();
+        (p.segments.up.0, p.segments.down.0)
+    };
+    assert_eq!(longest(256, true), longest(512, false));
+    assert!(longest(256, true).0.is_some_and(|n| n < 1000));
+    assert_eq!(longest(2000, true), (None, None));
+}
+
 /// CAKE's interval from us grows with the slack, the more the more the line changes.
 #[test]
 fn intervals_follow_the_slack() {
@@ -684,6 +710,7 @@ fn intervals_follow_the_slack() {
             mtu: 1500,
             programs: true,
             policed: false,
+            opened: None,
         };
         let told = Shaping::told(&Policy::default(), &given);
         told.followed(PerDirection::of(|_| Some(target)))

@@ -24,8 +24,8 @@
 //! | steady, probing up, on a line that never settles | a queue shorter than the one that is kept | probing up, from what the queue shows | `probing_up.rs::follow` |
 //! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
 //! | drain | the queue is gone | steady | `drain.rs::has_gone` |
-//! | drain | the first ever, towards us, outlasts what came, or that goes on to come | open | `drain.rs::refute` |
-//! | drain | it does not follow the cut | compete, with what was known before; open, if nothing was | `drain.rs::not_here` |
+//! | drain | the first ever, towards us, outlasts what came, or that goes on to come | open | `elsewhere.rs::refute` |
+//! | drain | it does not follow the cut | compete, with what was known before; open, if nothing was | `elsewhere.rs::not_here` |
 //! | compete | nothing has stood for a while | steady | `compete.rs::competes` |
 //! | compete | it is time to test whose the queue is | drain | `drain.rs::doubt` |
 //! | drain | no answer for two seconds | steady, with what was known at the cut | `drain.rs::end_cut` |

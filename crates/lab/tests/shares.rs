@@ -11,7 +11,7 @@ mod world;
 
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::plan::{Backend, Feature, ceiling_minor};
@@ -53,10 +53,12 @@ fn ceilings_are_exact_and_change_in_place() {
     if !common::in_virtual_time("ceilings_are_exact_and_change_in_place") {
         return;
     }
+    let judged = AtomicUsize::new(0);
     everywhere("ceilings_are_exact_and_change_in_place", |w| {
         if !runs_here(w) {
             return;
         }
+        judged.fetch_add(1, Ordering::Relaxed);
         let told = |rules: &[&str]| {
             let mut r = request("50mbit", "8mbit", "none:14");
             r.rules = rules.iter().map(|r| r.parse().unwrap()).collect();
@@ -108,6 +110,7 @@ fn ceilings_are_exact_and_change_in_place() {
         }
         w.clear();
     });
+    assert_eq!(judged.into_inner(), 2, "HTB with fq_codel and with buckets");
 }
 
 /// A host with eight flows gets as much as a host with one, on the backend that knows hosts: both always have something to send, so that only the discipline decides.
@@ -116,10 +119,12 @@ fn hosts_share_equally_whatever_their_flows() {
     if !common::in_virtual_time("hosts_share_equally_whatever_their_flows") {
         return;
     }
+    let judged = AtomicUsize::new(0);
     everywhere("hosts_share_equally_whatever_their_flows", |w| {
         if w.backend != Backend::Cake || w.wan != Wan::Veth {
             return;
         }
+        judged.fetch_add(1, Ordering::Relaxed);
         ip("addr add 10.9.0.3/24 dev wan");
         let far = w.far();
         let receiver = |port: u16| {
@@ -168,4 +173,5 @@ fn hosts_share_equally_whatever_their_flows() {
             "one flow {one}, eight flows {eight} bytes"
         );
     });
+    assert_eq!(judged.into_inner(), 2, "CAKE with our programs and without");
 }

@@ -460,7 +460,7 @@ impl DirectionState {
             (Direction::Down, Some((known, _))) if self.is_volatile(context.now) => {
                 fit.known.capacity = fit.known.capacity.max(known.min(fit.most));
             }
-            // Where answers do not wander, a first queue is seen as it is.
+            // Answers that hardly wander show how long a first queue is, and so when there was none (decision 0110).
             (Direction::Down, known) if known.is_some() || context.wander > HIDES => {
                 let unseen = 0.5 * (fit.most / fit.known.capacity - 1.0);
                 fit.known.error = fit.known.error.max(unseen);

@@ -48,6 +48,8 @@ pub(in crate::control) struct Opening {
     level: f64,
     /// Since when.
     since: f64,
+    /// What large probes say that the line carries at least, bytes/s.
+    probed: Option<f64>,
     /// The most that passed without a queue, bytes/s.
     passed: f64,
     /// How far the next step goes, as a factor.
@@ -63,6 +65,7 @@ impl Default for Opening {
         Opening {
             level: FIRST,
             since: f64::MIN,
+            probed: None,
             passed: 0.0,
             grows: GROWS,
             unheard: None,
@@ -84,6 +87,16 @@ impl DirectionState {
             && opening.since < 0.0
         {
             opening.level = (FIRST_SHARE * carries).clamp(FIRST, FIRST_MOST);
+            opening.probed = Some(carries);
+        }
+    }
+
+    /// What the line likely carries while it is opened, bytes/s, as far as probes or a step say anything of it.
+    pub(in crate::control) fn likely_carries(&self) -> Option<f64> {
+        match self.phase {
+            Phase::Open(opening) if opening.since > f64::MIN => Some(GROWS * opening.level),
+            Phase::Open(opening) => opening.probed,
+            _ => None,
         }
     }
 
@@ -273,6 +286,22 @@ mod tests {
         assert_eq!(level(200e3), 100_000);
         assert_eq!(level(30e3), 32_000);
         assert_eq!(level(9e6), 512_000);
+    }
+
+    #[test]
+    fn what_is_let_out_at_first_says_nothing_of_the_line() {
+        let mut way = DirectionState::new(Direction::Up);
+        assert_eq!(way.likely_carries(), None);
+        way.carries_at_least(50e3);
+        assert_eq!(way.likely_carries(), Some(50e3));
+        way.phase = Phase::Open(Opening {
+            level: 2.0 * FIRST,
+            since: 1.0,
+            ..Opening::default()
+        });
+        assert_eq!(way.likely_carries(), Some(4.0 * FIRST));
+        way.phase = Phase::Steady;
+        assert_eq!(way.likely_carries(), None);
     }
 
     #[test]

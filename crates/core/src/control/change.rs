@@ -19,7 +19,7 @@ const LEAST: f64 = 0.004;
 /// Nor one by less than this within a pulse.
 const LEAST_IN_PULSE: f64 = 0.05;
 /// Nor one by less than this while a direction is opened by steps of two.
-const LEAST_IN_OPENING: f64 = 0.25;
+pub(super) const LEAST_IN_OPENING: f64 = 0.25;
 
 /// How a target differs from the one in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
 use crate::control::Reason;
+use crate::control::change::LEAST_IN_OPENING;
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
@@ -147,8 +148,11 @@ impl DirectionState {
 
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
-        // A download that begins comes twice as fast a round trip later.
-        opening.level = opening.level.max(GROWS * self.acknowledges(context));
+        // A download that begins comes twice as fast a round trip later. What would not be set is no change of the level.
+        let acknowledges = GROWS * self.acknowledges(context);
+        if acknowledges > (1.0 + LEAST_IN_OPENING) * opening.level {
+            opening.level = acknowledges;
+        }
         opening.unheard = self.unheard(opening, context);
         opening.newcomers = opening.newcomers.filter(|_| self.has_newcomer);
         self.phase = Phase::Open(opening);
@@ -318,6 +322,31 @@ mod tests {
         assert_eq!(let_out(0.0), FIRST as u32);
         // Twice what they need now: a round trip later as much more comes.
         assert_eq!(let_out(2e6), 280_000);
+    }
+
+    #[test]
+    fn what_is_let_out_is_used_up_where_it_is_full() {
+        // Acknowledgements of a download that comes a fifth faster after a while: the level is what is in force.
+        let mut way = DirectionState::new(Direction::Up);
+        let (mut in_force, mut sent) = (0.0, 0.0);
+        for step in 0..500 {
+            let now = 1.0 + 0.01 * f64::from(step);
+            sent += 0.01 * in_force;
+            way.meter.note(now, sent);
+            let context = Context {
+                comes: if step < 30 { 1.0e6 } else { 1.2e6 },
+                probed: false,
+                ..Context::of_test(now)
+            };
+            let _ = way.decide(&context, true);
+            let Some(level) = way.opened(&context) else {
+                return;
+            };
+            if level > (1.0 + LEAST_IN_OPENING) * in_force {
+                in_force = level;
+            }
+        }
+        panic!("held for ever at {in_force} bytes/s without an echo");
     }
 
     #[test]

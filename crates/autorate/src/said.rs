@@ -96,7 +96,6 @@ mod tests {
             volatile: false,
             pulses: false,
             opening: false,
-            likely: None,
         };
         Event::Shaped {
             targets: PerDirection {

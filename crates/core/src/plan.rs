@@ -218,7 +218,7 @@ fn planned(
         mtu: device.mtu,
         programs,
         policed: policer.is_some(),
-        likely: targets.and_then(|t| t.up.filter(|t| t.opening)?.likely),
+        opened: targets.and_then(|t| t.up.filter(|t| t.opening).map(|t| t.capacity)),
     };
     let told = Shaping::told(&policy, &given);
     let shaping = match targets {

@@ -65,7 +65,6 @@ fn the_process() {
                         volatile: false,
                         pulses: false,
                         opening: false,
-                        likely: None,
                     })
                 };
                 let targets = PerDirection {

@@ -392,7 +392,6 @@ impl Daemon {
         };
         if anew || !cooperation::are_same(bounded, self.in_force) {
             self.live.set(bounded, now)?;
-            self.controller.packets_are(self.live.packets());
             self.in_force = bounded;
         }
         Ok(())

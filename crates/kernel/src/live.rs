@@ -252,16 +252,6 @@ impl Live {
         }
     }
 
-    /// Bytes on the line of a full packet of connections that begin now.
-    pub fn packets(&self) -> PerDirection<u32> {
-        let (plan, mtu) = (&self.plan, self.plan.device.mtu);
-        let segments = PerDirection {
-            down: plan.segments.down,
-            up: plan.segments.up,
-        };
-        segments.map(|longest| plan.line.framing.wire_len(longest.packet(mtu)))
-    }
-
     /// Shapes to `targets` from now on.
     pub fn set(
         &mut self,

@@ -14,15 +14,13 @@ use super::{
     Action, Answered, Base, CALM, CLOCKS_TELL, Controller, DOWN, ECHOES, NO_SIGNAL, Notice, OneWay,
     Reason, RttSample, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
 };
-use crate::{Direction, PerDirection, Rate};
+use crate::{Direction, Rate};
 
 /// What comes is known over so long, s.
 const COMES_OVER: f64 = 0.1;
 /// Acknowledgements are sparse flows (RFC 8290, section 5.2) and go first in our own shaper, as long as they take no more
 /// than this share of what it lets out: beside one upload a fair queue gives them half (decision 0102).
 const ACKNOWLEDGEMENTS_SHARE: f64 = 0.5;
-/// Packets are reckoned with as of this share of full ones at least (see [`Controller::packets_are`]).
-const SHORTEST: f64 = 0.5;
 
 impl Controller {
     /// A probe is being sent. To be called after [`Controller::counted`].
@@ -41,14 +39,6 @@ impl Controller {
     /// The serialization delay of large probes said that the line carries at least this much from us.
     pub fn carries_at_least(&mut self, rate: Rate) {
         self.directions[UP].carries_at_least(bytes_per_s(rate));
-    }
-
-    /// Connections that begin from now on have full packets of so many bytes on the line. Those that are there already
-    /// keep longer ones, and what is not TCP has them: one of these takes up to twice as long as is reckoned with, which is
-    /// no queue yet (`direction::DirectionState::stands`), so shorter ones than half are not reckoned with.
-    pub fn packets_are(&mut self, bytes: PerDirection<u32>) {
-        let longest = f64::from(self.settings.packet);
-        self.packets = bytes.map(|bytes| f64::from(bytes).clamp(SHORTEST * longest, longest));
     }
 
     /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].
@@ -118,7 +108,7 @@ impl Controller {
     fn in_our_shaper(&self) -> f64 {
         let shaped = self.shaped[UP].filter(|_| self.idle_since.is_none());
         let rate = shaped.map(|t| bytes_per_s(t.let_out()));
-        rate.map_or(0.0, |rate| self.packets[UP] / rate)
+        rate.map_or(0.0, |rate| f64::from(self.settings.packet) / rate)
     }
 
     /// Whether acknowledgements of what comes may wait in our own shaper although it lets them out first: they need more

@@ -95,8 +95,6 @@ const SHORT: f64 = 0.010;
 #[derive(Debug, Clone)]
 pub struct Controller {
     settings: Settings,
-    /// Bytes on the line of a full packet of connections as they are bounded now.
-    packets: PerDirection<f64>,
     directions: PerDirection<DirectionState>,
     base: Base,
     /// One-way times on a line without a queue: there and back, and the least queue of late.
@@ -172,7 +170,6 @@ impl Controller {
         }
         let mut controller = Controller {
             settings,
-            packets: PerDirection::of(|_| settings.packet.into()),
             directions,
             base: Base::default(),
             offsets: None,
@@ -216,7 +213,7 @@ impl Controller {
 
     /// The line as direction `i` sees it.
     fn context(&self, i: Direction, now: f64) -> Context {
-        let packet = |i: Direction| self.packets[i];
+        let packet = f64::from(self.settings.packet);
         // A packet may be under way when a probe comes.
         let serial = |way: &DirectionState| {
             let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
@@ -224,14 +221,14 @@ impl Controller {
             way.capacity
                 .map(|c| c.0)
                 .filter(in_use)
-                .map_or(0.0, |c| packet(way.dir) / c)
+                .map_or(0.0, |c| packet / c)
         };
         let other = serial(&self.directions[i.other()]);
         let is_apart = self.tells_apart(now);
         let beside = if is_apart { 0.0 } else { other };
         let serial_all = serial(&self.directions[i]) + beside;
         let wander = self.base.rise();
-        let takes = |way: &DirectionState| way.known_to_carry().map(|c| packet(way.dir) / c);
+        let takes = |way: &DirectionState| way.known_to_carry().map(|c| packet / c);
         let own = takes(&self.directions[i]).unwrap_or(f64::INFINITY);
         let explained = IN_FRONT * (own + takes(&self.directions[i.other()]).unwrap_or(0.0));
         // Where a line is followed a false alarm costs less than a late one.
@@ -257,7 +254,7 @@ impl Controller {
             unexplained: (wander - explained).max(0.0),
             pace: self.passive.map_or(self.pace, |p| p.max(self.pace)),
             noise: 0.2 * wander + 0.3 * serial_all + stamps,
-            packet: packet(i),
+            packet,
             beside,
             // Clocks tell of another packet than the probe, which met up to one more or less (decision 0104).
             apart: (apart * wander).max(STEPS) + if by_clocks { off + other } else { 0.0 },

@@ -166,32 +166,3 @@ fn clocks_are_off_between_two_probes_as_well() {
         assert!((more - off - 0.0015).abs() < 1e-4, "{off}: {more}");
     }
 }
-
-/// From which delay on there is a queue, s, on an upload line of 80 kB/s in use, where full packets of new connections have
-/// so many bytes on the line.
-fn rise_with(bytes: u32) -> f64 {
-    let framing = Framing::new(Mode::None, 38, 84);
-    let mut bounds = PerDirection::<Bounds>::default();
-    bounds.up.guess = Some(Rate::from_kbit(640));
-    let mut c = Controller::new(Settings::new(bounds, framing, 1500), Duration::ZERO);
-    c.packets_are(PerDirection {
-        up: bytes,
-        down: 1538,
-    });
-    for tenth in 1..20 {
-        let t = f64::from(tenth) * 0.1;
-        let up = 80e3 * t;
-        c.counted(duration(t), Counted { up, down: 0.0 });
-    }
-    c.context(UP, 1.9).rise
-}
-
-#[test]
-fn a_queue_is_seen_from_as_little_as_packets_take() {
-    let near = |rise: f64, bytes: f64| assert!((rise - 1.5 * bytes / 80e3).abs() < 1e-9, "{rise}");
-    near(rise_with(1538), 1538.0);
-    near(rise_with(1000), 1000.0);
-    // Some are as long as ever.
-    near(rise_with(300), 769.0);
-    near(rise_with(9000), 1538.0);
-}

@@ -96,6 +96,7 @@ mod tests {
             volatile: false,
             pulses: false,
             opening: false,
+            likely: None,
         };
         Event::Shaped {
             targets: PerDirection {

@@ -218,7 +218,7 @@ fn planned(
         mtu: device.mtu,
         programs,
         policed: policer.is_some(),
-        opened: targets.and_then(|t| t.up.filter(|t| t.opening).map(|t| t.capacity)),
+        likely: targets.and_then(|t| t.up.filter(|t| t.opening)?.likely),
     };
     let told = Shaping::told(&policy, &given);
     let shaping = match targets {

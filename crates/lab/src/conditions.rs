@@ -142,7 +142,7 @@ impl Shaper for Evenkeel {
             mtu: MTU,
             programs: true,
             policed,
-            opened: None,
+            likely: None,
         };
         let shaped = Shaping::told(&policy, &given);
         let charge = |rate| Charge {

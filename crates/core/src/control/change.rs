@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | less | lower | at once |
 //! | more, while a direction is opened, or since a cut is over | higher at once | at once |
+//! | the same, but a direction that is opened likely carries more or less | higher at once | at once |
 //! | more | higher | `RAISE_EVERY` after the latest raise |
 //! | another rate within a pulse | pulse | at once, upload only |
 //! | about the same | none | not at all |
@@ -18,7 +19,7 @@ const LEAST: f64 = 0.004;
 /// Nor one by less than this within a pulse.
 const LEAST_IN_PULSE: f64 = 0.05;
 /// Nor one by less than this while a direction is opened by steps of two.
-const LEAST_IN_OPENING: f64 = 0.25;
+pub(super) const LEAST_IN_OPENING: f64 = 0.25;
 
 /// How a target differs from the one in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,7 @@ impl Change {
         };
         let is_cut = |t: Option<Target>| t.is_some_and(|t| t.is_cut());
         match (falls, rises) {
+            (false, false) if opening && seems_another(old, new) => Change::HigherAtOnce,
             (false, false) => Change::None,
             // They are over before rates may be raised again.
             _ if pulses => Change::Pulse,
@@ -57,6 +59,15 @@ impl Change {
             _ if opening || is_cut(old) && !is_cut(new) => Change::HigherAtOnce,
             _ => Change::Higher,
         }
+    }
+}
+
+/// What the line likely carries is known since, or is known to be something else (packets are bounded by it).
+fn seems_another(old: Option<Target>, new: Option<Target>) -> bool {
+    let likely = |t: Option<Target>| t.and_then(|t| t.likely).map(|rate| rate.bps() as f64);
+    match (likely(old), likely(new)) {
+        (Some(old), Some(new)) => (new / old - 1.0).abs() > LEAST_IN_OPENING,
+        (old, new) => old.is_some() != new.is_some(),
     }
 }
 
@@ -72,6 +83,7 @@ mod tests {
         volatile: false,
         pulses: false,
         opening: false,
+        likely: None,
     };
 
     fn of_kbit(kbit: u64) -> Target {
@@ -85,6 +97,13 @@ mod tests {
         Target {
             opening: true,
             ..of_kbit(kbit)
+        }
+    }
+
+    fn likely(kbit: u64) -> Target {
+        Target {
+            likely: Some(Rate::from_kbit(kbit)),
+            ..opened(256)
         }
     }
 
@@ -117,6 +136,9 @@ mod tests {
             (some(cut(300)), some(of_kbit(200)), Change::Lower),
             (some(opened(256)), some(opened(300)), Change::None),
             (some(opened(256)), some(opened(512)), Change::HigherAtOnce),
+            (some(opened(256)), some(likely(420)), Change::HigherAtOnce),
+            (some(likely(420)), some(likely(450)), Change::None),
+            (some(likely(420)), some(likely(840)), Change::HigherAtOnce),
             (some(pulse(1000)), some(pulse(1040)), Change::None),
             (some(pulse(1000)), some(pulse(1200)), Change::Pulse),
             (some(pulse(1200)), some(pulse(900)), Change::Pulse),

@@ -479,6 +479,7 @@ impl Controller {
                 volatile: way.standing_queue(now) > 0.0,
                 pulses: way.has_pulses(&context),
                 opening: opened.is_some(),
+                likely: opened.and(way.likely_carries()).map(rate),
             })
         });
         let changes = PerDirection::of(|i| Change::of(self.shaped[i], wanted[i]));

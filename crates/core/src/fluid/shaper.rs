@@ -103,7 +103,7 @@ fn shaping(policy: &Policy, framing: Framing, targets: PerDirection<Option<Targe
         mtu: MTU,
         programs: policy.windows,
         policed: false,
-        opened: None,
+        likely: None,
     };
     Shaping::told(policy, &given).followed(targets)
 }

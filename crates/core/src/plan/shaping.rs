@@ -39,10 +39,6 @@ const INTERVAL_PER_SLACK_PULSES: u32 = 200;
 /// (tc-cake's `interplanetary`).
 const INTERVAL_OPENING: Duration = Duration::from_secs(1000);
 
-/// What a line that is being opened is thought to carry, in thousandths of what is let out: half of that is let out at
-/// first, and each step doubles it.
-const OPENED: u64 = 2000;
-
 /// How long IP packets of new TCP connections may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Segments {
@@ -63,8 +59,8 @@ pub struct Given {
     pub programs: bool,
     /// Arrivals are policed rather than shaped.
     pub policed: bool,
-    /// What is let out from us while it is not known what the line carries.
-    pub opened: Option<Rate>,
+    /// What it likely carries from us while that is not known.
+    pub likely: Option<Rate>,
 }
 
 /// What shapers and windows are set to; rates are of the link layer, in whole kbit/s.
@@ -102,14 +98,14 @@ impl Shaping {
             line,
             mtu,
             policed,
-            opened,
+            likely,
             ..
         } = given;
         let mss = if given.programs { policy.mss } else { Mss::Off };
         let longest = |rate| mss.longest(rate, line.framing, mtu, policed);
         let segments = Segments {
             // The first upload may be there for long, and keeps what it began with (decision 0111).
-            up: longest(opened.map_or(line.up, |rate| rate.permille(OPENED))),
+            up: longest(likely.unwrap_or(line.up)),
             down: longest(line.down),
         };
         let packet = segments.down.packet(mtu);

@@ -24,6 +24,8 @@ pub struct Target {
     pub pulses: bool,
     /// What the line carries is not known: so much may be used until it is.
     pub opening: bool,
+    /// What it likely carries then, if anything was seen that says so: what is let out at first says nothing.
+    pub likely: Option<Rate>,
 }
 
 impl Target {

@@ -328,6 +328,7 @@ fn cake_has_the_interval_of_its_direction() {
         volatile: false,
         pulses: false,
         opening: false,
+        likely: None,
     };
     let line = vdsl();
     let targets = PerDirection {
@@ -361,6 +362,7 @@ fn a_volatile_line_is_shaped_from_afar_where_windows_hold() {
         volatile: true,
         pulses: false,
         opening: false,
+        likely: None,
     };
     let targets = PerDirection::of(|_| Some(target));
     let of = |windows| {
@@ -644,7 +646,7 @@ fn policed_lines_are_filled() {
             mtu: 1500,
             programs: true,
             policed,
-            opened: None,
+            likely: None,
         };
         let policy = Policy {
             windows,
@@ -668,12 +670,13 @@ fn policed_lines_are_filled() {
     assert_eq!((s.windows, s.up.kbit()), (None, 39_942));
 }
 
-/// A first upload's packets are as short as what is let out makes likely; what is opened far is not slow.
+/// A first upload's packets are as short as on a line of what is likely; what is let out at first says nothing of it.
 #[test]
 fn a_first_upload_has_short_packets() {
-    let longest = |kbit, opening| {
+    let longest = |kbit, opening, likely: Option<u64>| {
         let target = Target {
             opening,
+            likely: likely.map(Rate::from_kbit),
             capacity: Rate::from_kbit(kbit),
             permille: 1000,
             slack_us: 0,
@@ -688,9 +691,11 @@ fn a_first_upload_has_short_packets() {
         let p = plan_followed(&caps, &device(14), framing, Policy::default(), targets).unwrap();
         (p.segments.up.0, p.segments.down.0)
     };
-    assert_eq!(longest(256, true), longest(512, false));
-    assert!(longest(256, true).0.is_some_and(|n| n < 1000));
-    assert_eq!(longest(2000, true), (None, None));
+    let known = longest(512, false, None);
+    assert_eq!(longest(256, true, Some(512)), known);
+    assert!(known.0.is_some_and(|n| n < 1000));
+    assert_eq!(longest(256, true, None), (None, None));
+    assert_eq!(longest(256, true, Some(4000)), (None, None));
 }
 
 /// CAKE's interval from us grows with the slack, the more the more the line changes.
@@ -699,6 +704,7 @@ fn intervals_follow_the_slack() {
     let interval = |volatile, pulses| {
         let target = Target {
             opening: false,
+            likely: None,
             capacity: Rate::from_kbit(40_000),
             permille: 1000,
             slack_us: 1000,
@@ -710,7 +716,7 @@ fn intervals_follow_the_slack() {
             mtu: 1500,
             programs: true,
             policed: false,
-            opened: None,
+            likely: None,
         };
         let told = Shaping::told(&Policy::default(), &given);
         told.followed(PerDirection::of(|_| Some(target)))

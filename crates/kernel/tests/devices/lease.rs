@@ -65,6 +65,7 @@ fn the_process() {
                         volatile: false,
                         pulses: false,
                         opening: false,
+                        likely: None,
                     })
                 };
                 let targets = PerDirection {

@@ -13,6 +13,7 @@
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
 use crate::control::Reason;
+use crate::control::change::LEAST_IN_OPENING;
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
@@ -48,6 +49,8 @@ pub(in crate::control) struct Opening {
     level: f64,
     /// Since when.
     since: f64,
+    /// What large probes say that the line carries at least, bytes/s.
+    probed: Option<f64>,
     /// The most that passed without a queue, bytes/s.
     passed: f64,
     /// How far the next step goes, as a factor.
@@ -63,6 +66,7 @@ impl Default for Opening {
         Opening {
             level: FIRST,
             since: f64::MIN,
+            probed: None,
             passed: 0.0,
             grows: GROWS,
             unheard: None,
@@ -84,6 +88,16 @@ impl DirectionState {
             && opening.since < 0.0
         {
             opening.level = (FIRST_SHARE * carries).clamp(FIRST, FIRST_MOST);
+            opening.probed = Some(carries);
+        }
+    }
+
+    /// What the line likely carries while it is opened, bytes/s, as far as probes or a step say anything of it.
+    pub(in crate::control) fn likely_carries(&self) -> Option<f64> {
+        match self.phase {
+            Phase::Open(opening) if opening.since > f64::MIN => Some(GROWS * opening.level),
+            Phase::Open(opening) => opening.probed,
+            _ => None,
         }
     }
 
@@ -134,8 +148,11 @@ impl DirectionState {
 
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
-        // A download that begins comes twice as fast a round trip later.
-        opening.level = opening.level.max(GROWS * self.acknowledges(context));
+        // A download that begins comes twice as fast a round trip later. What would not be set is no change of the level.
+        let acknowledges = GROWS * self.acknowledges(context);
+        if acknowledges > (1.0 + LEAST_IN_OPENING) * opening.level {
+            opening.level = acknowledges;
+        }
         opening.unheard = self.unheard(opening, context);
         opening.newcomers = opening.newcomers.filter(|_| self.has_newcomer);
         self.phase = Phase::Open(opening);
@@ -276,6 +293,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_let_out_at_first_says_nothing_of_the_line() {
+        let mut way = DirectionState::new(Direction::Up);
+        assert_eq!(way.likely_carries(), None);
+        way.carries_at_least(50e3);
+        assert_eq!(way.likely_carries(), Some(50e3));
+        way.phase = Phase::Open(Opening {
+            level: 2.0 * FIRST,
+            since: 1.0,
+            ..Opening::default()
+        });
+        assert_eq!(way.likely_carries(), Some(4.0 * FIRST));
+        way.phase = Phase::Steady;
+        assert_eq!(way.likely_carries(), None);
+    }
+
+    #[test]
     fn acknowledgements_of_a_download_that_begins_are_not_held_up() {
         let let_out = |comes: f64| {
             let mut way = DirectionState::new(Direction::Up);
@@ -289,6 +322,31 @@ mod tests {
         assert_eq!(let_out(0.0), FIRST as u32);
         // Twice what they need now: a round trip later as much more comes.
         assert_eq!(let_out(2e6), 280_000);
+    }
+
+    #[test]
+    fn what_is_let_out_is_used_up_where_it_is_full() {
+        // Acknowledgements of a download that comes a fifth faster after a while: the level is what is in force.
+        let mut way = DirectionState::new(Direction::Up);
+        let (mut in_force, mut sent) = (0.0, 0.0);
+        for step in 0..500 {
+            let now = 1.0 + 0.01 * f64::from(step);
+            sent += 0.01 * in_force;
+            way.meter.note(now, sent);
+            let context = Context {
+                comes: if step < 30 { 1.0e6 } else { 1.2e6 },
+                probed: false,
+                ..Context::of_test(now)
+            };
+            let _ = way.decide(&context, true);
+            let Some(level) = way.opened(&context) else {
+                return;
+            };
+            if level > (1.0 + LEAST_IN_OPENING) * in_force {
+                in_force = level;
+            }
+        }
+        panic!("held for ever at {in_force} bytes/s without an echo");
     }
 
     #[test]

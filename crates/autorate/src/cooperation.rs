@@ -342,7 +342,7 @@ impl Cooperation {
                 self.ours[d].share = None;
                 return None;
             };
-            if target.opening {
+            if target.opening.is_some() {
                 // Each of us begins with little, and counts what the others send.
                 self.group.believe(d, target.capacity.permille(OPENING));
                 self.ours[d].share = None;

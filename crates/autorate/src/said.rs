@@ -95,8 +95,7 @@ mod tests {
             slack_us: 0,
             volatile: false,
             pulses: false,
-            opening: false,
-            likely: None,
+            opening: None,
         };
         Event::Shaped {
             targets: PerDirection {

@@ -37,7 +37,7 @@ pub use leaf::{ceiling_minor, is_leaf_of, tier_minor};
 pub use mode::Mode;
 pub use policy::{Ingress, Policy};
 pub use shaping::{Given, INTERVAL, Segments, Shaping};
-pub use target::Target;
+pub use target::{Likely, Target};
 
 /// The device that leads to the Internet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -218,7 +218,7 @@ fn planned(
         mtu: device.mtu,
         programs,
         policed: policer.is_some(),
-        likely: targets.and_then(|t| t.up.filter(|t| t.opening)?.likely),
+        likely: targets.and_then(|t| t.up?.opening?.0),
     };
     let told = Shaping::told(&policy, &given);
     let shaping = match targets {

@@ -2,9 +2,8 @@
 //!
 //! | what is wanted | change | when it is set |
 //! |---|---|---|
-//! | less | lower | at once |
-//! | more, while a direction is opened, or since a cut is over | higher at once | at once |
-//! | the same, but a direction that is opened likely carries more or less | higher at once | at once |
+//! | less; more, while a direction is opened, or since a cut is over | at once | at once |
+//! | the same, but a direction that is opened likely carries something else: packets are bounded by it | at once | at once |
 //! | more | higher | `RAISE_EVERY` after the latest raise |
 //! | another rate within a pulse | pulse | at once, upload only |
 //! | about the same | none | not at all |
@@ -25,9 +24,8 @@ pub(super) const LEAST_IN_OPENING: f64 = 0.25;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     None,
-    Lower,
+    AtOnce,
     Higher,
-    HigherAtOnce,
     Pulse,
 }
 
@@ -36,7 +34,7 @@ impl Change {
     pub(super) fn of(old: Option<Target>, new: Option<Target>) -> Self {
         let value = |t: Option<Target>| t.map(|t| t.let_out().bps() as f64);
         let pulses = new.is_some_and(|t| t.pulses);
-        let opening = new.is_some_and(|t| t.opening);
+        let opening = new.is_some_and(|t| t.opening.is_some());
         let least = match (pulses, opening) {
             (true, _) => LEAST_IN_PULSE,
             (_, true) => LEAST_IN_OPENING,
@@ -51,20 +49,19 @@ impl Change {
         };
         let is_cut = |t: Option<Target>| t.is_some_and(|t| t.is_cut());
         match (falls, rises) {
-            (false, false) if opening && seems_another(old, new) => Change::HigherAtOnce,
+            (false, false) if opening && likely_differs(old, new) => Change::AtOnce,
             (false, false) => Change::None,
             // They are over before rates may be raised again.
             _ if pulses => Change::Pulse,
-            (true, _) => Change::Lower,
-            _ if opening || is_cut(old) && !is_cut(new) => Change::HigherAtOnce,
+            _ if falls || opening || is_cut(old) && !is_cut(new) => Change::AtOnce,
             _ => Change::Higher,
         }
     }
 }
 
-/// What the line likely carries is known since, or is known to be something else (packets are bounded by it).
-fn seems_another(old: Option<Target>, new: Option<Target>) -> bool {
-    let likely = |t: Option<Target>| t.and_then(|t| t.likely).map(|rate| rate.bps() as f64);
+/// Whether what a direction that is opened likely carries differs by more than a change that is none.
+fn likely_differs(old: Option<Target>, new: Option<Target>) -> bool {
+    let likely = |t: Option<Target>| t?.opening?.0.map(|rate| rate.bps() as f64);
     match (likely(old), likely(new)) {
         (Some(old), Some(new)) => (new / old - 1.0).abs() > LEAST_IN_OPENING,
         (old, new) => old.is_some() != new.is_some(),
@@ -75,6 +72,7 @@ fn seems_another(old: Option<Target>, new: Option<Target>) -> bool {
 mod tests {
     use super::*;
     use crate::Rate;
+    use crate::plan::Likely;
 
     const LINE: Target = Target {
         capacity: Rate::from_kbit(1000),
@@ -82,8 +80,7 @@ mod tests {
         slack_us: 0,
         volatile: false,
         pulses: false,
-        opening: false,
-        likely: None,
+        opening: None,
     };
 
     fn of_kbit(kbit: u64) -> Target {
@@ -95,14 +92,14 @@ mod tests {
 
     fn opened(kbit: u64) -> Target {
         Target {
-            opening: true,
+            opening: Some(Likely(None)),
             ..of_kbit(kbit)
         }
     }
 
     fn likely(kbit: u64) -> Target {
         Target {
-            likely: Some(Rate::from_kbit(kbit)),
+            opening: Some(Likely(Some(Rate::from_kbit(kbit)))),
             ..opened(256)
         }
     }
@@ -123,22 +120,22 @@ mod tests {
         let (some, none) = (Some, None::<Target>);
         for (old, new, is) in [
             (none, none, Change::None),
-            (none, some(LINE), Change::Lower),
+            (none, some(LINE), Change::AtOnce),
             (some(LINE), none, Change::Higher),
             (some(LINE), some(of_kbit(1003)), Change::None),
             (some(LINE), some(of_kbit(1005)), Change::Higher),
-            (some(LINE), some(of_kbit(995)), Change::Lower),
+            (some(LINE), some(of_kbit(995)), Change::AtOnce),
             // A cut, less of one, and its end.
-            (some(LINE), some(cut(300)), Change::Lower),
+            (some(LINE), some(cut(300)), Change::AtOnce),
             (some(cut(300)), some(cut(600)), Change::Higher),
-            (some(cut(300)), some(LINE), Change::HigherAtOnce),
-            (some(cut(300)), none, Change::HigherAtOnce),
-            (some(cut(300)), some(of_kbit(200)), Change::Lower),
+            (some(cut(300)), some(LINE), Change::AtOnce),
+            (some(cut(300)), none, Change::AtOnce),
+            (some(cut(300)), some(of_kbit(200)), Change::AtOnce),
             (some(opened(256)), some(opened(300)), Change::None),
-            (some(opened(256)), some(opened(512)), Change::HigherAtOnce),
-            (some(opened(256)), some(likely(420)), Change::HigherAtOnce),
+            (some(opened(256)), some(opened(512)), Change::AtOnce),
+            (some(opened(256)), some(likely(420)), Change::AtOnce),
             (some(likely(420)), some(likely(450)), Change::None),
-            (some(likely(420)), some(likely(840)), Change::HigherAtOnce),
+            (some(likely(420)), some(likely(840)), Change::AtOnce),
             (some(pulse(1000)), some(pulse(1040)), Change::None),
             (some(pulse(1000)), some(pulse(1200)), Change::Pulse),
             (some(pulse(1200)), some(pulse(900)), Change::Pulse),

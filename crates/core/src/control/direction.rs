@@ -15,7 +15,7 @@
 //! | open | what was let out makes a queue | open, as far as passed without one | `opening.rs::falls_back` |
 //! | open | the same, beside a host whose bytes are not counted yet | open, as far as at first | `opening.rs::opens_beside_newcomers` |
 //! | open | nothing is held for want of echoes, and the latest answer met no queue | open, as far as has passed | `opening.rs::went_unheld` |
-//! | open | a guess or a profile | steady | `believe` |
+//! | open | a guess or a profile | steady | `capacity.rs::believe` |
 //! | steady | used to nine tenths, no queue of late, the other direction rests or queues are told apart | probing up | `probing_up.rs::steady` |
 //! | steady, probing up | two probes in a row meet a queue | drain | `drain.rs::congested` |
 //! | probing up | the step would have shown a queue by now | probing up, the next step twice as large | `probing_up.rs::probe_up` |
@@ -33,6 +33,7 @@
 //! Whether the line never settles is no phase: it is how much it changed of late (`volatility`).
 
 mod agreed;
+mod capacity;
 mod compete;
 mod drain;
 mod elsewhere;
@@ -44,8 +45,9 @@ mod pulses;
 
 use super::Reason;
 use super::meter::Meter;
-use super::rate_fit::{Estimate, Point, RateFit, Run, SAME};
+use super::rate_fit::{Estimate, Point, Run, SAME};
 use crate::Direction;
+use capacity::HIDES;
 use compete::Compete;
 use losses::Losses;
 use opening::Opening;
@@ -82,25 +84,12 @@ const WANDERING: f64 = 0.4;
 /// The queue that is kept on a line that never settles, s: it shows what the line carries now,
 /// and is there to be sent when it carries more.
 const STANDING_QUEUE: f64 = 0.025;
-/// Its probes are looked back at so far, s, or over so many packets.
-const RECENT: f64 = 0.2;
-const RECENT_PACKETS: f64 = 16.0;
 /// How far a guess from elsewhere, or an upper bound, may be off.
 const GUESSED: f64 = 0.3;
-/// Or what was learned from a queue that may have been elsewhere.
-const UNSURE: f64 = 0.05;
-/// No evidence is better than this: lines are not that even.
-const BEST: f64 = 0.01;
 /// Used to the full without a queue for so long, s, a line does carry what is known.
 const TESTED: f64 = 1.0;
 /// Less of a direction than this share of its capacity makes no queue: acknowledgements, and calls.
 const IN_USE: f64 = 0.1;
-/// One queue makes a line that others use as well less by this factor at most.
-const LEAST_IN_A_GROUP: f64 = 0.7;
-/// And by this one while somebody has just come whose bytes are not counted yet: the queue is his (decision 0089).
-const LEAST_WITH_NEWCOMER: f64 = 0.9;
-/// Jitter hides queues from this on, s.
-const HIDES: f64 = 0.002;
 
 /// What decisions need to know of the line as a whole.
 #[derive(Debug, Clone, Copy)]
@@ -351,17 +340,6 @@ impl DirectionState {
         }
     }
 
-    /// A capacity from elsewhere: a person's guess, or what was learned before.
-    pub(super) fn believe(&mut self, capacity: f64, now: f64) {
-        self.capacity = Some((self.bounded(capacity), now));
-        self.phase = Phase::Steady;
-        self.next_probe_up = now;
-    }
-
-    fn bounded(&self, capacity: f64) -> f64 {
-        capacity.min(self.most).max(self.least)
-    }
-
     /// The capacity to shape by, and a factor by which to go below it.
     pub(super) fn target(&self, context: &Context) -> Option<(f64, f64)> {
         let Some((capacity, _)) = self.capacity else {
@@ -424,76 +402,9 @@ impl DirectionState {
         }
     }
 
-    fn known(&self) -> Option<Estimate> {
-        self.capacity.map(|(capacity, _)| Estimate {
-            capacity,
-            error: self.error,
-        })
-    }
-
     /// A queue has gone, or a try is over.
     fn settles(&mut self, now: f64) {
         self.settled = self.latest.map_or((now, 0.0), |p| (p.left, p.queue));
-    }
-
-    /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
-    fn estimate(&self, from: f64, context: &Context) -> Option<RateFit> {
-        // On a line that never settles what was some time ago says nothing, unless nothing else is known.
-        let recent = if self.is_volatile(context.now) && self.capacity.is_some() {
-            let packets = self.capacity.map_or(0.0, |c| context.packet / c.0);
-            let recent = RECENT.max(RECENT_PACKETS * packets + 2.0 * context.pace);
-            self.latest.map_or(f64::MIN, |p| p.left - recent)
-        } else {
-            f64::MIN
-        };
-        let from = from.max(recent);
-        let fit = self.run.rate_fit(
-            &self.meter,
-            from,
-            context.noise,
-            context.pace,
-            context.packet,
-        );
-        let mut fit = fit.or_else(|| self.first_capacity(context))?;
-        // Senders far away burst and pause, so between two queues there may be none.
-        match (self.dir, self.capacity) {
-            (Direction::Down, Some((known, _))) if self.is_volatile(context.now) => {
-                fit.known.capacity = fit.known.capacity.max(known.min(fit.most));
-            }
-            // Answers that hardly wander show how long a first queue is, and so when there was none (decision 0110).
-            (Direction::Down, known) if known.is_some() || context.wander > HIDES => {
-                let unseen = 0.5 * (fit.most / fit.known.capacity - 1.0);
-                fit.known.error = fit.known.error.max(unseen);
-            }
-            _ => (),
-        }
-        Some(fit)
-    }
-
-    /// What the line carries if nothing else is known: what we sent since a probe that met no queue made this one. A
-    /// packet may be in front of each probe.
-    fn first_capacity(&self, context: &Context) -> Option<RateFit> {
-        let p = self.latest.filter(|_| {
-            self.dir == Direction::Up && self.capacity.is_none() && self.clear > f64::MIN
-        })?;
-        let sent = self.meter.between(self.clear, p.left)?;
-        let (time, queue) = (p.left - self.clear, p.queue - context.rise);
-        let capacity = self
-            .meter
-            .carries((self.clear, 0.0), queue, p.left, sent / time);
-        let noise = context.noise.max(context.packet / capacity);
-        // What stalled is answered at once, so that each waits for less than the one before.
-        let explained = |p: &Point| {
-            let made = self.meter.queue_after((self.clear, 0.0), capacity, p.left);
-            (p.queue - context.rise - made).abs() < 2.0 * noise
-        };
-        let error = noise / time;
-        let is_made = queue > 0.0 && error < 0.2 && self.run.iter().all(explained);
-        is_made.then_some(RateFit {
-            known: Estimate { capacity, error },
-            most: capacity,
-            level: false,
-        })
     }
 
     /// How long what is sent now would wait at the bottleneck: as measured, and for our own
@@ -525,53 +436,6 @@ impl DirectionState {
     /// The share of `rate` that is used.
     fn used(&self, rate: f64, context: &Context) -> f64 {
         self.throughput(context) / rate.max(1.0)
-    }
-
-    /// Takes a capacity for true, or a mean with what was known before this queue if both can be.
-    fn learn(&mut self, found: Estimate, now: f64) {
-        let found = Estimate {
-            capacity: self.bounded(found.capacity),
-            error: found.error.max(BEST),
-        };
-        let found = Estimate {
-            error: if self.is_attributed {
-                found.error
-            } else {
-                found.error.max(UNSURE)
-            },
-            ..found
-        };
-        let value = match self.prior {
-            Some(prior) if prior.agrees(&found) => prior.with(&found),
-            _ => found,
-        };
-        let before = self.capacity.map(|c| c.0);
-        let value = Estimate {
-            capacity: value.capacity.max(self.least_in_a_group()),
-            ..value
-        };
-        if before.is_none_or(|b| (value.capacity / b - 1.0).abs() >= SAME) {
-            self.changed(before, found.capacity, now);
-        }
-        self.capacity = Some((value.capacity, now));
-        self.error = value.error.max(BEST);
-    }
-
-    /// Where others' bytes are known late, a queue that is a stranger's seems to say that the line carries next to
-    /// nothing: one queue says no less than this, bytes/s.
-    fn least_in_a_group(&self) -> f64 {
-        match self.capacity {
-            Some((capacity, _)) if self.has_newcomer => LEAST_WITH_NEWCOMER * capacity,
-            Some((capacity, _)) if self.others_lag > 0.0 => LEAST_IN_A_GROUP * capacity,
-            _ => 0.0,
-        }
-    }
-
-    /// So much was seen to pass without a queue.
-    fn proven(&mut self, reached: f64, context: &Context) {
-        self.capacity = Some((self.bounded(reached), context.now));
-        self.alone = self.alone.max(reached);
-        self.prior = None;
     }
 
     fn changed(&mut self, before: Option<f64>, found: f64, now: f64) {
@@ -703,33 +567,5 @@ impl DirectionState {
             return true;
         };
         self.used(capacity, context) >= IN_USE
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// How unsure a first estimate of a download is, where answers wander by so much. Each 70 ms one met a queue of 40 ms.
-    fn error_of_first(wander: f64) -> f64 {
-        let mut way = DirectionState::new(Direction::Down);
-        let at = |now| Context {
-            wander,
-            pace: 0.07,
-            ..Context::of_test(now)
-        };
-        for came in (1..20).map(|n| 0.07 * f64::from(n)) {
-            way.meter.note(came, 1e6 * came);
-            let left = came - at(came).rtt;
-            let queue = 0.04;
-            way.observe(Point { left, came, queue }, &at(came));
-        }
-        way.estimate(0.0, &at(1.33)).unwrap().known.error
-    }
-
-    #[test]
-    fn what_jitter_may_have_hidden_between_first_queues_makes_them_vague() {
-        assert!(error_of_first(0.5 * HIDES) < 0.01);
-        assert!(error_of_first(2.0 * HIDES) > 0.04);
     }
 }

@@ -27,7 +27,7 @@ mod reason;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::plan::Target;
+use crate::plan::{Likely, Target};
 use crate::{Direction, PerDirection, Rate};
 use base::Base;
 use change::Change;
@@ -478,14 +478,13 @@ impl Controller {
                 slack_us: (self.slack(i, now) * 1e6) as u32,
                 volatile: way.standing_queue(now) > 0.0,
                 pulses: way.has_pulses(&context),
-                opening: opened.is_some(),
-                likely: opened.and(way.likely_carries()).map(rate),
+                opening: opened.map(|_| Likely(way.likely_carries().map(rate))),
             })
         });
         let changes = PerDirection::of(|i| Change::of(self.shaped[i], wanted[i]));
         let any = |change| changes.iter().any(|c| *c == change);
         let may_raise = now - self.raised >= RAISE_EVERY;
-        if any(Change::Lower) || any(Change::HigherAtOnce) || any(Change::Higher) && may_raise {
+        if any(Change::AtOnce) || any(Change::Higher) && may_raise {
             self.raised = now;
             self.shaped = wanted;
         } else if any(Change::Pulse) {

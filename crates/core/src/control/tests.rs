@@ -64,7 +64,8 @@ fn stalled(up: bool, stamps: bool, stall: f64, queued: bool) -> Vec<Action> {
         while let Some(action) = c.poll() {
             match action {
                 Action::Pace(every) => pace = every.as_secs_f64(),
-                Action::Shape { targets, .. } if targets.iter().flatten().all(|t| t.opening) => {}
+                Action::Shape { targets, .. }
+                    if targets.iter().flatten().all(|t| t.opening.is_some()) => {}
                 Action::Shape { .. } => set.push(action),
                 Action::Noticed(_) => {}
             }

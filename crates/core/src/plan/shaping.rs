@@ -151,7 +151,7 @@ impl Shaping {
         };
         Shaping {
             up: match targets.up {
-                Some(t) if t.opening => whole_kbit(t.capacity).max(Rate::MIN),
+                Some(t) if t.opening.is_some() => whole_kbit(t.capacity).max(Rate::MIN),
                 _ => part(self.up, permille.up),
             },
             down: part(self.down, if is_distant { DISTANT } else { permille.down }),
@@ -160,7 +160,7 @@ impl Shaping {
             surcharge: if is_distant { 0 } else { self.surcharge },
             slack: self.slack.max(slack.down),
             intervals: PerDirection {
-                up: Some(if targets.up.is_some_and(|t| t.opening) {
+                up: Some(if targets.up.is_some_and(|t| t.opening.is_some()) {
                     INTERVAL_OPENING
                 } else {
                     INTERVAL + per_slack * slack.up
@@ -224,3 +224,6 @@ fn spare_for_windows(line: &Line, packet: u32) -> u64 {
 const fn whole_kbit(rate: Rate) -> Rate {
     Rate::from_kbit(rate.kbit())
 }
+
+#[cfg(test)]
+mod tests;

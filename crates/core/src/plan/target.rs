@@ -23,10 +23,12 @@ pub struct Target {
     /// It is followed by pulses: nobody else waits for what waits at the shaper meanwhile.
     pub pulses: bool,
     /// What the line carries is not known: so much may be used until it is.
-    pub opening: bool,
-    /// What it likely carries then, if anything was seen that says so: what is let out at first says nothing.
-    pub likely: Option<Rate>,
+    pub opening: Option<Likely>,
 }
+
+/// What a line likely carries while it is opened; `None`: nothing was seen that says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Likely(pub Option<Rate>);
 
 impl Target {
     /// What may be used for now, at the link layer.
@@ -44,7 +46,7 @@ impl Target {
     /// The same with all of the capacity in use, neither less nor more; `None`: that is not known.
     #[must_use]
     pub fn at_capacity(self) -> Option<Self> {
-        (!self.opening).then_some(Target {
+        self.opening.is_none().then_some(Target {
             permille: 1000,
             ..self
         })

@@ -93,7 +93,7 @@ impl Host {
         }
         let known = self.controller.view(at(t)).up.capacity;
         self.bound = self.target.map(|t| {
-            if t.opening {
+            if t.opening.is_some() {
                 self.group.believe(Direction::Up, t.capacity.permille(8000));
                 return t.capacity;
             }

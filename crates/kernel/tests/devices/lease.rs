@@ -64,8 +64,7 @@ fn the_process() {
                         slack_us: 0,
                         volatile: false,
                         pulses: false,
-                        opening: false,
-                        likely: None,
+                        opening: None,
                     })
                 };
                 let targets = PerDirection {

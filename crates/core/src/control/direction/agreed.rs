@@ -5,7 +5,8 @@
 //! never below what passes: who lies costs little, and a queue says what is true to all at once. Non-goals: who the
 //! others are (`sharing`).
 
-use super::{Context, DirectionState, Phase, UNSURE};
+use super::capacity::UNSURE;
+use super::{Context, DirectionState, Phase};
 
 /// Less of a difference is none.
 const LEAST_CHANGE: f64 = 0.02;

@@ -49,8 +49,8 @@ pub(in crate::control) struct Opening {
     level: f64,
     /// Since when.
     since: f64,
-    /// What large probes say that the line carries at least, bytes/s.
-    probed: Option<f64>,
+    /// What the line likely carries, bytes/s, as far as large probes or a step say anything of it.
+    likely: Option<f64>,
     /// The most that passed without a queue, bytes/s.
     passed: f64,
     /// How far the next step goes, as a factor.
@@ -66,7 +66,7 @@ impl Default for Opening {
         Opening {
             level: FIRST,
             since: f64::MIN,
-            probed: None,
+            likely: None,
             passed: 0.0,
             grows: GROWS,
             unheard: None,
@@ -88,15 +88,14 @@ impl DirectionState {
             && opening.since < 0.0
         {
             opening.level = (FIRST_SHARE * carries).clamp(FIRST, FIRST_MOST);
-            opening.probed = Some(carries);
+            opening.likely = Some(carries);
         }
     }
 
-    /// What the line likely carries while it is opened, bytes/s, as far as probes or a step say anything of it.
+    /// What the line likely carries while it is opened, bytes/s.
     pub(in crate::control) fn likely_carries(&self) -> Option<f64> {
         match self.phase {
-            Phase::Open(opening) if opening.since > f64::MIN => Some(GROWS * opening.level),
-            Phase::Open(opening) => opening.probed,
+            Phase::Open(opening) => opening.likely,
             _ => None,
         }
     }
@@ -148,7 +147,8 @@ impl DirectionState {
 
     /// Lets out more once it is known that what was let out has passed.
     pub(super) fn open(&mut self, mut opening: Opening, context: &Context) -> Outcome {
-        // A download that begins comes twice as fast a round trip later. What would not be set is no change of the level.
+        // A download that begins comes twice as fast a round trip later. The level is what is in force: a smaller rise would
+        // not be set (`change`).
         let acknowledges = GROWS * self.acknowledges(context);
         if acknowledges > (1.0 + LEAST_IN_OPENING) * opening.level {
             opening.level = acknowledges;
@@ -184,9 +184,11 @@ impl DirectionState {
         }
         // A queue that is not seen yet may hold some of it.
         let carries = sent / (span + context.rise + context.wander);
+        let level = level * opening.grows;
         self.phase = Phase::Open(Opening {
-            level: level * opening.grows,
+            level,
             since: context.now,
+            likely: Some(GROWS * level),
             passed: if self.is_clear_of_queues(context) {
                 opening.passed.max(carries)
             } else {
@@ -251,6 +253,7 @@ impl DirectionState {
         self.phase = Phase::Open(Opening {
             level,
             since: context.now,
+            likely: (passed > 0.0).then_some(GROWS * level).or(opening.likely),
             grows: opening.grows.sqrt().max(GROWS_LEAST),
             ..opening
         });
@@ -298,12 +301,20 @@ mod tests {
         assert_eq!(way.likely_carries(), None);
         way.carries_at_least(50e3);
         assert_eq!(way.likely_carries(), Some(50e3));
-        way.phase = Phase::Open(Opening {
-            level: 2.0 * FIRST,
-            since: 1.0,
-            ..Opening::default()
-        });
-        assert_eq!(way.likely_carries(), Some(4.0 * FIRST));
+        // A step that is made for what passed without a queue.
+        let mut way = DirectionState::new(Direction::Up);
+        for step in 0..30 {
+            let now = 1.0 + 0.02 * f64::from(step);
+            way.meter.note(now, FIRST * now);
+            let (left, came, queue) = (now - 0.04, now, 0.0);
+            let context = Context::of_test(now);
+            way.observe(
+                crate::control::rate_fit::Point { left, came, queue },
+                &context,
+            );
+            let _ = way.decide(&context, true);
+        }
+        assert_eq!(way.likely_carries(), Some(GROWS * 2.0 * FIRST));
         way.phase = Phase::Steady;
         assert_eq!(way.likely_carries(), None);
     }
@@ -420,6 +431,7 @@ mod tests {
             _ => (0, false),
         };
         assert_eq!(level(&way), (32_000, true));
+        assert_eq!(way.likely_carries(), None);
         // Not for ever, and for a whole second again after all were counted.
         let Phase::Open(opening) = way.phase else {
             panic!("{:?}", way.phase)

@@ -30,10 +30,12 @@ impl DirectionState {
         self.next_probe_up = now;
     }
 
+    /// Within the person's limits, bytes/s.
     pub(super) fn bounded(&self, capacity: f64) -> f64 {
         capacity.min(self.most).max(self.least)
     }
 
+    /// The capacity and how sure it is; `None`: nothing is known.
     pub(super) fn known(&self) -> Option<Estimate> {
         self.capacity.map(|(capacity, _)| Estimate {
             capacity,

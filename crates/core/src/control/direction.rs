@@ -47,7 +47,6 @@ use super::Reason;
 use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, Run, SAME};
 use crate::Direction;
-use capacity::HIDES;
 use compete::Compete;
 use losses::Losses;
 use opening::Opening;
@@ -90,6 +89,8 @@ const GUESSED: f64 = 0.3;
 const TESTED: f64 = 1.0;
 /// Less of a direction than this share of its capacity makes no queue: acknowledgements, and calls.
 const IN_USE: f64 = 0.1;
+/// Jitter hides queues from this on, s.
+const HIDES: f64 = 0.002;
 
 /// What decisions need to know of the line as a whole.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //! it; a queue that may have been elsewhere, or have gone between its probes, is vague evidence. Non-goals: when a queue is
 //! one (`rate_fit`, `drain`), and what is done about it.
 
-use super::{Context, DirectionState, Phase};
+use super::{Context, DirectionState, HIDES, Phase};
 use crate::Direction;
 use crate::control::rate_fit::{Estimate, Point, RateFit, SAME};
 
@@ -19,8 +19,6 @@ const BEST: f64 = 0.01;
 const LEAST_IN_A_GROUP: f64 = 0.7;
 /// And by this one while somebody has just come whose bytes are not counted yet: the queue is his (decision 0089).
 const LEAST_WITH_NEWCOMER: f64 = 0.9;
-/// Jitter hides queues from this on, s.
-pub(super) const HIDES: f64 = 0.002;
 
 impl DirectionState {
     /// A capacity from elsewhere: a person's guess, or what was learned before.

@@ -22,9 +22,6 @@ const LONG_PACKETS: f64 = 16.0;
 const SHALLOWEST: f64 = 0.5;
 /// A first estimate is not worse than this, as a share.
 const VAGUE: f64 = 0.1;
-/// Windows act after the round trip of whoever sends, which is longer than that of what is probed: usual ones take so long, s
-/// (CoDel's interval, RFC 8289, section 4.2; decision 0114).
-const SENDERS: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
 const FOLLOWED_OFTEN: u32 = 3;
 
@@ -317,12 +314,12 @@ impl DirectionState {
     }
 
     /// Whether a queue towards us is given the time in which windows end it. They bound what is under way, so a queue that
-    /// came of a burst is gone a round trip of its sender later; only what stays then is cut for. Where the line is not known
-    /// to change all the time a queue may also mean that it has just become slower. So only one that is shorter than
-    /// `drained`, s, is waited for there, and only if what the line carries was known before; and one that may be elsewhere
-    /// is not, since whether it follows a cut is what tells (decisions 0103 and 0114).
+    /// came of a burst is gone a round trip later; only what stays then is cut for. Where the line is not known to change
+    /// all the time a queue may also mean that it has just become slower. So only one that is shorter than `drained`, s, is
+    /// waited for there, and only if what the line carries was known before; and one that may be elsewhere is not, since
+    /// whether it follows a cut is what tells (decision 0103).
     fn waits_for_windows(&self, drain: &Drain, drained: f64, context: &Context) -> bool {
-        let goes = context.rtt.max(SENDERS) + drain.longest + 2.0 * context.pace;
+        let goes = context.rtt + drain.longest + 2.0 * context.pace;
         let may_be_burst = self.is_attributed && drain.before.is_some() && drain.longest < drained;
         self.dir == Direction::Down
             && (may_be_burst || self.is_volatile(context.now))
@@ -449,9 +446,9 @@ mod tests {
     #[test]
     fn windows_are_waited_for_where_a_queue_is_short() {
         let (up, down) = (Direction::Up, Direction::Down);
-        assert!(let_out(down, 0.02, true, 0.15) > 0.99);
-        // A sender's round trip and the queue later it stands: it does not come of what was under way.
-        assert!(let_out(down, 0.02, true, 0.17) < 0.8);
+        assert!(let_out(down, 0.02, true, 0.05) > 0.99);
+        // A round trip and the queue later it stands: it does not come of what was under way.
+        assert!(let_out(down, 0.02, true, 0.15) < 0.8);
         // A long one may mean that the line has become slower, and of one that is not known nothing is to be hoped.
         assert!(let_out(down, 0.07, true, 0.05) < 0.5);
         assert!(let_out(down, 0.02, false, 0.05) < 0.8);

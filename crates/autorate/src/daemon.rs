@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, Settings};
 use evenkeel_core::plan::Target;
-use evenkeel_core::{Direction, Framing, PerDirection, Rate};
+use evenkeel_core::wire_count::{Passed, WireCount};
+use evenkeel_core::{Direction, PerDirection, Rate};
 use evenkeel_kernel::{Live, Request, StateDir};
 use evenkeel_sys::{clock, memory};
 
@@ -27,7 +28,6 @@ use crate::error::Error;
 use crate::event::{Event, Observer, Snapshot};
 use crate::far_ends::FarEnds;
 use crate::gateway_beacons::GatewayBeacons;
-use crate::passing::Passed;
 use crate::reflector::{Found, Host};
 
 /// So often the reflector is looked for again while nothing answers.
@@ -64,7 +64,8 @@ pub struct Daemon {
     choice: Choice,
     far_ends: FarEnds,
     pace: Duration,
-    framing: Framing,
+    /// Bytes on the line, from the counters.
+    wire: PerDirection<WireCount>,
     /// What has passed, as last counted.
     passed: PerDirection<Passed>,
     /// When the reflector was looked for.
@@ -117,7 +118,7 @@ impl Daemon {
             choice: Choice::default(),
             far_ends: FarEnds::default(),
             pace: NAP,
-            framing,
+            wire: PerDirection::of(|_| WireCount::new(framing)),
             passed: PerDirection::default(),
             sought: Duration::ZERO,
             silent: false,
@@ -311,23 +312,6 @@ impl Daemon {
         let header = f64::from(self.live.frame().0);
         let beacons = self.cooperation.as_ref().map(Cooperation::beacons);
         let beacons = beacons.unwrap_or_default();
-        let wire = |bytes: u64, packets: u64, (ours, of): (f64, f64)| {
-            let packets = packets as f64;
-            let ip = bytes as f64 - header * packets - ours;
-            self.framing.wire_bytes(ip, packets - of)
-        };
-        self.carried = PerDirection {
-            up: wire(c.tx_bytes, c.tx_packets, beacons.up),
-            down: wire(c.rx_bytes, c.rx_packets, beacons.down),
-        };
-        let others = self.cooperation.as_mut();
-        let others = others.map(|group| group.carried(now, self.in_force));
-        let others = others.unwrap_or_default();
-        let counted = Counted {
-            up: self.carried.up + others.up,
-            down: self.carried.down + others.down,
-        };
-        self.controller.counted(now, counted);
         let ip = |bytes: u64, packets: u64| Passed {
             bytes: bytes as f64 - header * packets as f64,
             packets: packets as f64,
@@ -336,6 +320,25 @@ impl Daemon {
             up: ip(c.tx_bytes, c.tx_packets),
             down: ip(c.rx_bytes, c.rx_packets),
         };
+        let framed = self.live.framed()?;
+        self.carried = PerDirection::of(|d| {
+            let (Passed { bytes, packets }, (ours, of)) = (self.passed[d], beacons[d]);
+            if let Some(framed) = framed {
+                self.wire[d].framed(framed[d]);
+            }
+            self.wire[d].passed(Passed {
+                bytes: bytes - ours,
+                packets: packets - of,
+            })
+        });
+        let others = self.cooperation.as_mut();
+        let others = others.map(|group| group.carried(now, self.in_force));
+        let others = others.unwrap_or_default();
+        let counted = Counted {
+            up: self.carried.up + others.up,
+            down: self.carried.down + others.down,
+        };
+        self.controller.counted(now, counted);
         Ok(())
     }
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 use evenkeel_core::control::{Notice, Reason, View};
 use evenkeel_core::plan::Target;
 use evenkeel_core::units::rounded;
+use evenkeel_core::wire_count::Passed;
 use evenkeel_core::{PerDirection, Rate};
 
 use crate::budget::Spent;
 use crate::cooperation::{self, Shared};
 use crate::cross_traffic::News;
-use crate::passing::Passed;
 use crate::reflector::{Found, Origin, Probe};
 use crate::trust::Doubt;
 

@@ -42,7 +42,6 @@ pub use error::Error;
 pub use event::{Event, Observer, Probed, Snapshot};
 pub use measured::{Measured, apply};
 pub use model::{DirectionModel, Model};
-pub use passing::Passed;
 pub use profile::DEFAULT_DIR as PROFILE_DIR;
 pub use reflector::{Host, Origin};
 pub use request::{USUAL, request};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use evenkeel_core::control::View;
 use evenkeel_core::framing::Framing;
 use evenkeel_core::linklayer::passive::{Passing, Passive};
+use evenkeel_core::wire_count::Passed;
 use evenkeel_core::{Direction, PerDirection};
 use serde::{Deserialize, Serialize};
 
@@ -16,15 +17,6 @@ use serde::{Deserialize, Serialize};
 const OVER_NOISE: f64 = 3.0;
 /// And from so much on, ms.
 const STANDS: f64 = 4.0;
-
-/// What has passed since the device is followed: IP packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Passed {
-    /// Bytes.
-    pub bytes: f64,
-    /// Packets.
-    pub packets: f64,
-}
 
 /// Both directions.
 #[derive(Debug, Clone, Default)]

@@ -24,6 +24,7 @@ pub mod stats;
 pub mod swing;
 pub mod tc;
 pub mod units;
+pub mod wire_count;
 
 pub use framing::Framing;
 pub use line::Line;

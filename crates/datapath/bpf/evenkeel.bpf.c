@@ -21,6 +21,7 @@
 #include "dns.h"
 #include "dscp.h"
 #include "flow.h"
+#include "framing.h"
 #include "ifb_bypass.h"
 #include "ingress_control.h"
 #include "mss.h"
@@ -75,6 +76,7 @@ static __always_inline int run(struct __sk_buff *skb, int dir)
 	counts->packets[dir & 1]++;
 	counts->segments[dir & 1] += p->segments;
 	counts->bytes[dir & 1] += p->length;
+	counts->wire_bytes[dir & 1] += wire_bytes(skb, &c->dir[dir & 1].framing, p);
 	struct flow *f = find_or_make_flow(skb, c, s, dir, now, counts);
 
 	if (!f)

@@ -1,6 +1,7 @@
 /* What a packet takes on the line: Framing::wire_len, and the same of super-packets.
  *
- * Sees: packets that police.h, ingress_control.h and ifb_bypass.h count.
+ * Sees: every IP packet, once where it is counted, and again where police.h, ingress_control.h and
+ * ifb_bypass.h count it.
  * Principles: each segment is framed by itself, as it will be on the line.
  * Non-goals: rates.
  */

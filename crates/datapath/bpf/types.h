@@ -52,10 +52,24 @@ enum limits {
 	LIMIT_STEP = 8,
 };
 
+/* Framing of the line, as Framing's modes. */
+enum framing_mode {
+	FRAMING_NONE = 0,
+	FRAMING_ATM = 1,
+	FRAMING_PTM = 2,
+};
+
+struct framing {
+	__u32 mode; /* enum framing_mode */
+	__s32 overhead;
+	__u32 mpu;
+};
+
 struct direction_config {
 	__u32 mode;       /* enum priority_mode */
 	__u32 major;      /* of the root discipline, as in tcm_handle */
 	__u32 max_packet; /* bytes of the IP packets of new TCP connections; 0: not bounded */
+	struct framing framing;
 };
 
 struct config {
@@ -189,19 +203,6 @@ struct awaited {
 	__u32 sent_at; /* us */
 };
 
-/* Framing of the line, as Framing's modes. */
-enum framing_mode {
-	FRAMING_NONE = 0,
-	FRAMING_ATM = 1,
-	FRAMING_PTM = 2,
-};
-
-struct framing {
-	__u32 mode; /* enum framing_mode */
-	__s32 overhead;
-	__u32 mpu;
-};
-
 /* What the windows are told of the line. */
 struct line {
 	__u64 lease;     /* time until which windows are bounded, ns; 0: they are not */
@@ -332,6 +333,7 @@ struct counts {
 	__u64 packets[2]; /* super-packets count once */
 	__u64 segments[2];
 	__u64 bytes[2];
+	__u64 wire_bytes[2]; /* what they take on the line, each segment framed by itself */
 	__u64 other[2];  /* not IP, or cut off: not classified */
 	__u64 new_flows;
 	__u64 full;      /* no entry was to be had */

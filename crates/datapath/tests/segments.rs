@@ -3,6 +3,7 @@
 //!
 //! Principles: options are literal bytes. They need root and a kernel with eBPF.
 
+use evenkeel_core::Framing;
 use evenkeel_core::units::PerDirection;
 use evenkeel_datapath::Programs;
 use evenkeel_datapath::values::{DirectionConfig, PriorityMode};
@@ -25,6 +26,7 @@ impl Bench {
             mode: PriorityMode::None,
             major: 0,
             max_packet,
+            framing: Framing::default(),
         };
         let mut maps = programs.maps().unwrap();
         maps.set_directions(longest.map(told)).unwrap();

@@ -12,6 +12,7 @@ use evenkeel_core::classify::Tier;
 use evenkeel_core::control::{RttSample, TcpPayload, TcpTimestamp};
 use evenkeel_core::plan::{Capabilities, EGRESS, INGRESS, Plan, Target, plan, plan_followed};
 use evenkeel_core::tc::{Op, Qdisc};
+use evenkeel_core::wire_count::{Framed, Passed};
 use evenkeel_core::{Direction, Framing, Line, PerDirection, Rate};
 use evenkeel_datapath::Maps;
 use evenkeel_sys::clock;
@@ -164,6 +165,21 @@ impl Live {
         let counters = counters.map_err(|e| self.or_gone(e))?;
         self.sent = counters.tx_bytes;
         Ok(counters)
+    }
+
+    /// What our programs saw of single packets so far, as the line frames them. Nothing without them.
+    pub fn framed(&self) -> Result<Option<PerDirection<Framed>>, Error> {
+        let Some(maps) = &self.maps else {
+            return Ok(None);
+        };
+        let counts = maps.counts()?.direction;
+        Ok(Some(PerDirection::of(|d| Framed {
+            passed: Passed {
+                bytes: counts[d].bytes as f64,
+                packets: counts[d].segments as f64,
+            },
+            wire_bytes: counts[d].wire_bytes as f64,
+        })))
     }
 
     /// Whether [`Live::connection_samples`] can tell anything.
@@ -324,7 +340,7 @@ impl Live {
         let Some(maps) = &mut self.maps else {
             return Ok(());
         };
-        if self.plan.segments != next.segments {
+        if self.plan.segments != next.segments || self.plan.line.framing != next.line.framing {
             maps.set_directions(programs::directions(next))?;
         }
         if let Some(policer) = &next.policer

@@ -68,12 +68,14 @@ pub(crate) fn directions(plan: &Plan) -> PerDirection<DirectionConfig> {
             mode,
             major: EGRESS,
             max_packet: plan.segments.up.0,
+            framing: plan.line.framing,
         },
         down: DirectionConfig {
             // Behind the policer nothing waits.
             mode: plan.policer.as_ref().map_or(mode, |_| PriorityMode::None),
             major: INGRESS,
             max_packet: plan.segments.down.0,
+            framing: plan.line.framing,
         },
     }
 }

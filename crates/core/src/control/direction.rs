@@ -34,6 +34,7 @@
 
 mod agreed;
 mod capacity;
+mod caution;
 mod compete;
 mod drain;
 mod elsewhere;
@@ -47,6 +48,7 @@ use super::Reason;
 use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, Run, SAME};
 use crate::Direction;
+use caution::Caution;
 use compete::Compete;
 use losses::Losses;
 use opening::Opening;
@@ -268,6 +270,8 @@ pub(super) struct DirectionState {
     first: f64,
     /// How much it changes, 0 to 1, and as of when.
     volatility: (f64, f64),
+    /// How far below its estimate it is held.
+    caution: Caution,
     /// The most it carried since a queue was last seen to end.
     proved: f64,
     /// What it carried for [`TESTED`] seconds without a queue.
@@ -322,6 +326,7 @@ impl DirectionState {
             stride: 0.0,
             first: f64::MIN,
             volatility: (0.0, 0.0),
+            caution: Caution::default(),
             proved: 0.0,
             tested: 0.0,
             alone: 0.0,
@@ -352,11 +357,12 @@ impl DirectionState {
         if self.has_pulses(context) {
             return Some((capacity, self.pulse(capacity, context)));
         }
+        let held = capacity * (1.0 - self.caution.share());
         Some(match self.phase {
             Phase::Open(_) => return None,
-            Phase::Steady | Phase::Compete(_) => (capacity, 1.0),
+            Phase::Steady | Phase::Compete(_) => (held, 1.0),
             Phase::ProbeUp(step) => (self.bounded(step.level), 1.0),
-            Phase::Drain(drain) => (capacity, self.cut_to(&drain, capacity, context)),
+            Phase::Drain(drain) => (held, self.cut_to(&drain, capacity, context)),
         })
     }
 
@@ -551,11 +557,15 @@ impl DirectionState {
     }
 
     fn note_tested(&mut self, context: &Context) {
-        if let Some((capacity, _)) = self.capacity
-            && self.phase == Phase::Steady
-            && self.run.is_empty()
+        let full_without_queue = self.capacity.filter(|(capacity, _)| {
+            self.phase == Phase::Steady
+                && self.run.is_empty()
+                && self.used(*capacity, context) > FULL
+        });
+        self.caution
+            .looked(context.now, full_without_queue.is_some());
+        if let Some((capacity, _)) = full_without_queue
             && context.now - self.quiet > TESTED
-            && self.used(capacity, context) > FULL
         {
             self.tested = capacity;
             self.alone = capacity;

@@ -1,5 +1,6 @@
 //! What the programs are told of each direction, and where the rules are.
 
+use evenkeel_core::Framing;
 use evenkeel_core::units::PerDirection;
 
 use super::{by_index, per_direction};
@@ -28,6 +29,8 @@ pub struct DirectionConfig {
     pub major: u16,
     /// How long the IP packets of new TCP connections may be, bytes; `None`: not bounded.
     pub max_packet: Option<u16>,
+    /// How packets are framed on the line, for what they are counted to take there.
+    pub framing: Framing,
 }
 
 /// What the programs are told.
@@ -65,6 +68,7 @@ impl DirectionConfig {
             },
             major: u32::from(self.major) << 16,
             max_packet: self.max_packet.unwrap_or_default().into(),
+            framing: super::framing(self.framing),
         }
     }
 
@@ -78,6 +82,7 @@ impl DirectionConfig {
             },
             major: (c.major >> 16) as u16,
             max_packet: Some(c.max_packet as u16).filter(|n| *n > 0),
+            framing: super::framing_of(c.framing),
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct DirectionCounts {
     pub segments: u64,
     /// Bytes of IP packets, every segment with its headers.
     pub bytes: u64,
+    /// What those take on the line, every segment framed by itself.
+    pub wire_bytes: u64,
     /// Packets that were not IP, or cut off.
     pub other: u64,
     /// Bytes of TCP's payload.
@@ -52,6 +54,7 @@ impl Counts {
             sum.packets += cpu.packets[n];
             sum.segments += cpu.segments[n];
             sum.bytes += cpu.bytes[n];
+            sum.wire_bytes += cpu.wire_bytes[n];
             sum.other += cpu.other[n];
             sum.payload += cpu.payload[n];
             sum.retransmitted += cpu.retransmitted[n];

@@ -60,6 +60,16 @@ fn framing(framing: Framing) -> layout::Framing {
     }
 }
 
+/// The same from a map.
+fn framing_of(f: layout::Framing) -> Framing {
+    let mode = match f.mode {
+        layout::FRAMING_ATM => framing::Mode::Atm,
+        layout::FRAMING_PTM => framing::Mode::Ptm,
+        _ => framing::Mode::None,
+    };
+    Framing::new(mode, f.overhead as i16, f.mpu as u16)
+}
+
 /// What a map has for both directions, in the order of `enum direction`.
 fn per_direction<T: Copy>(both: [T; 2]) -> PerDirection<T> {
     PerDirection::of(|d| match d {

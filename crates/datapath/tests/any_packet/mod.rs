@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use evenkeel_core::Rate;
 use evenkeel_core::police::Policer;
 use evenkeel_core::units::PerDirection;
+use evenkeel_core::{Framing, Rate};
 use evenkeel_datapath::values::{DirectionConfig, PriorityMode};
 use evenkeel_datapath::{Maps, Programs};
 
@@ -50,6 +50,7 @@ impl AnyPacket {
             mode,
             major,
             max_packet: None,
+            framing: Framing::default(),
         };
         let both = PerDirection {
             up: told(0xec0),

@@ -44,6 +44,7 @@ impl Bench {
             mode,
             major,
             max_packet: None,
+            framing: Framing::new(Mode::Atm, 40, 0),
         };
         maps.set_directions(PerDirection {
             up: told(0xec0),

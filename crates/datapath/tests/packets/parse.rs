@@ -27,6 +27,8 @@ fn both_directions_are_one_flow() {
     let PerDirection { up, down } = counts.direction;
     assert_eq!((up.packets, down.packets, counts.new_flows), (1, 1, 1));
     assert_eq!((up.bytes, down.bytes), (58, 128));
+    // With 40 bytes more each, in cells.
+    assert_eq!((up.wire_bytes, down.wire_bytes), (3 * 53, 4 * 53));
 }
 
 #[test]
@@ -223,6 +225,8 @@ fn a_super_packet_counts_by_its_segments() {
     let counts = b.maps.counts().unwrap();
     let up = counts.direction.up;
     assert_eq!((up.packets, up.segments), (1, 2));
+    // 33 cells each.
+    assert_eq!((up.bytes, up.wire_bytes), (2 * 1500, 2 * 33 * 53));
 }
 
 #[test]

@@ -140,6 +140,9 @@ impl DirectionState {
             // From now on only probes behind the cut count.
             self.prior = self.known();
         }
+        if self.phase == Phase::Steady && !self.is_volatile(context.now) {
+            self.caution.queue_came();
+        }
         let capacity = match self.dir {
             Direction::Down if !self.is_attributed => capacity.min(self.throughput(context)),
             Direction::Up if !learns => capacity.min(found.capacity),

@@ -4,8 +4,6 @@
 //! get a queue again and again, each of which is drained, at a rate that no queue shows to be wrong, since it is right
 //! within its error. That a queue came is the evidence: the rate is rather too high than too low.
 //!
-//! A line that never settles is followed instead: there a queue tells of a change.
-//!
 //! Principles: a number that queues raise and full use without a queue lowers, bounded by what estimates are off by; what
 //! is known of the capacity stays, and so does a line that is not used. Non-goals: queues that a try made, which say
 //! what the line carries.

@@ -140,7 +140,7 @@ impl DirectionState {
             // From now on only probes behind the cut count.
             self.prior = self.known();
         }
-        if self.phase == Phase::Steady && !self.is_volatile(context.now) {
+        if self.phase == Phase::Steady {
             self.caution.queue_came();
         }
         let capacity = match self.dir {

@@ -81,7 +81,7 @@ fn the_programs_cost_little() {
             mode,
             major: 0xec0,
             max_packet: None,
-            framing: Framing::default(),
+            framing: Framing::new(Mode::Ptm, 34, 0),
         };
         maps.set_directions(PerDirection::of(|_| side)).unwrap();
         maps.set_policer(policer).unwrap();
@@ -120,7 +120,7 @@ fn bounding_windows_costs_little() {
         mode: PriorityMode::CakeTin,
         major: 0xec0,
         max_packet: None,
-        framing: Framing::default(),
+        framing: Framing::new(Mode::Ptm, 34, 0),
     };
     maps.set_directions(PerDirection::of(|_| side)).unwrap();
     let line = Line {
@@ -195,7 +195,7 @@ fn names_cost_what_one_costs() {
         mode: PriorityMode::BucketClass,
         major: 0xec0,
         max_packet: None,
-        framing: Framing::default(),
+        framing: Framing::new(Mode::Ptm, 34, 0),
     };
     maps.set_directions(PerDirection::of(|_| side)).unwrap();
     let video = Name {

@@ -1,8 +1,8 @@
 //! How far below its estimate a direction is held, because queues came that nobody tried for.
 //!
-//! An estimate is off by a standard error, and what it is too high by stands in the buffer: half of all lines would
-//! get a queue again and again, each of which is drained, at a rate that no queue shows to be wrong, since it is right
-//! within its error. That a queue came is the evidence: the rate is rather too high than too low.
+//! An estimate is off by a standard error, and what it is too high by stands in the buffer: a queue comes
+//! again and again, each is drained, and none shows the rate to be wrong, since it is right within its error
+//! (decision 0117). That a queue came is the evidence: the rate is rather too high than too low.
 //!
 //! Principles: a number that queues raise and full use without a queue lowers, bounded by what estimates are off by; what
 //! is known of the capacity stays, and so does a line that is not used. Non-goals: queues that a try made, which say

@@ -457,4 +457,35 @@ mod tests {
         assert!(let_out(down, 0.02, false, 0.05) < 0.8);
         assert!(let_out(up, 0.02, true, 0.05) < 1.0);
     }
+
+    /// The share of what the line is thought to carry that it is held at, after a queue that came in this phase.
+    fn held_after_a_queue(phase: Phase) -> f64 {
+        let mut way = DirectionState::new(Direction::Down);
+        way.believe(1e6, 0.0);
+        way.phase = phase;
+        for came in (1..30).map(|n| 0.07 * f64::from(n)) {
+            way.meter.note(came, 1e6 * came);
+            let context = Context::of_test(came);
+            let left = came - context.rtt;
+            let queue = if came < 1.0 { 0.0 } else { 0.04 };
+            way.observe(Point { left, came, queue }, &context);
+        }
+        let context = Context::of_test(2.03);
+        way.congested(&context);
+        assert!(way.is_draining());
+        let (held, _) = way.target(&context).unwrap();
+        held / way.capacity.unwrap().0
+    }
+
+    #[test]
+    fn a_queue_that_nobody_tried_for_makes_cautious() {
+        assert!((held_after_a_queue(Phase::Steady) - 0.995).abs() < 1e-9);
+        let step = Step {
+            level: 1.1e6,
+            next: 0.2,
+            since: 0.5,
+            before: 1e6,
+        };
+        assert!((held_after_a_queue(Phase::ProbeUp(step)) - 1.0).abs() < 1e-9);
+    }
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::Scope;
 use std::time::Duration;
 
-use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, Settings};
+use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, Rule, Settings};
 use evenkeel_core::plan::Target;
 use evenkeel_core::wire_count::{Passed, WireCount};
 use evenkeel_core::{Direction, PerDirection, Rate};
@@ -133,6 +133,11 @@ impl Daemon {
             behind: None,
             carried: PerDirection::default(),
         })
+    }
+
+    /// Does without one of the controller's rules, to see what it is good for. To be called before [`Daemon::follow`].
+    pub fn leave_out(&mut self, rule: Rule) {
+        self.controller.leave_out(rule, clock::monotonic());
     }
 
     /// From now on the line is shared with others on the LAN who look after it.

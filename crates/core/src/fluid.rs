@@ -79,10 +79,14 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(scene: &'a Scene) -> Self {
         let settings = Settings::new(PerDirection::default(), scene.framing, MTU);
+        let mut controller = Controller::new(settings, Duration::ZERO);
+        if let Some(rule) = scene.without {
+            controller.leave_out(rule, Duration::ZERO);
+        }
         World {
             scene,
             random: SplitMix64::new(scene.seed),
-            controller: Controller::new(settings, Duration::ZERO),
+            controller,
             links: PerDirection::of(Link::new),
             shaper: Shaper::new(scene.framing, scene.windows),
             probes: Probes::default(),

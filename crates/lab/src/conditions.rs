@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use evenkeel_autorate::Daemon;
-use evenkeel_core::control::Bounds;
+use evenkeel_core::control::{Bounds, Rule};
 use evenkeel_core::plan::{Choice, Given, Ingress, Mode, Policy, Shaping};
 use evenkeel_core::result::{Charge, ConditionFacts, LineFacts};
 use evenkeel_core::segments::Mss;
@@ -45,8 +45,10 @@ pub fn all(state: &Path) -> Vec<Box<dyn Shaper>> {
         let automatic = Automatic::new(name, mode, state);
         Box::new(Automatic { lan, ..automatic }) as Box<dyn Shaper>
     });
+    let without =
+        Rule::ALL.map(|rule| Box::new(Automatic::without(rule, state)) as Box<dyn Shaper>);
     let more: [Box<dyn Shaper>; 2] = [Box::new(Oracle::new(state)), Box::new(Again::new(state))];
-    let ours = ours.chain(autos).chain(more);
+    let ours = ours.chain(autos).chain(without).chain(more);
     let peers = Peer::all().into_iter();
     ours.chain(peers.map(|s| Box::new(s) as Box<dyn Shaper>))
         .collect()
@@ -205,9 +207,11 @@ impl Shaper for Evenkeel {
 
 /// evenkeel told nothing: `run`, on a thread of its own.
 struct Automatic {
-    name: &'static str,
+    name: String,
     mode: Mode,
     lan: bool,
+    /// Is done without.
+    left_out: Option<Rule>,
     state: std::path::PathBuf,
     device: String,
     stop: Arc<AtomicBool>,
@@ -215,28 +219,45 @@ struct Automatic {
 }
 
 impl Automatic {
-    fn new(name: &'static str, mode: Mode, state: &Path) -> Self {
+    fn new(name: &str, mode: Mode, state: &Path) -> Self {
         Automatic {
-            name,
+            name: name.to_owned(),
             mode,
             lan: true,
+            left_out: None,
             state: state.to_owned(),
             device: String::new(),
             stop: Arc::default(),
             running: None,
         }
     }
+
+    /// The same without one of the controller's rules.
+    fn without(rule: Rule, state: &Path) -> Self {
+        Automatic {
+            left_out: Some(rule),
+            ..Automatic::new(&without(rule), Mode::Ping, state)
+        }
+    }
+}
+
+/// The condition `evenkeel-auto` without one of the controller's rules.
+pub fn without(rule: Rule) -> String {
+    format!("evenkeel-auto-without-{rule}")
 }
 
 impl Shaper for Automatic {
     fn name(&self) -> &str {
-        self.name
+        &self.name
     }
 
     fn facts(&self, _: &LineFacts, _: u16) -> ConditionFacts {
         ConditionFacts {
-            name: self.name.to_owned(),
-            about: format!("evenkeel run: finds out by itself, {} mode", self.mode),
+            name: self.name.clone(),
+            about: match self.left_out {
+                None => format!("evenkeel run: finds out by itself, {} mode", self.mode),
+                Some(rule) => format!("evenkeel run without its rule {rule}"),
+            },
             told: "nothing".to_owned(),
             down: None,
             up: None,
@@ -257,6 +278,9 @@ impl Shaper for Automatic {
             Vec::new(),
             &mut (),
         )?;
+        if let Some(rule) = self.left_out {
+            daemon.leave_out(rule);
+        }
         let stop = Arc::clone(&self.stop);
         let running = std::thread::Builder::new()
             .name("run".into())

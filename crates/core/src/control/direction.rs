@@ -44,9 +44,9 @@ mod overdue;
 mod probing_up;
 mod pulses;
 
-use super::Reason;
 use super::meter::Meter;
 use super::rate_fit::{Estimate, Point, Run, SAME};
+use super::{Reason, Rule};
 use crate::Direction;
 use caution::Caution;
 use compete::Compete;
@@ -303,6 +303,8 @@ pub(super) struct DirectionState {
     pub most: f64,
     /// Highest queue seen while nothing was shaped.
     pub unshaped_queue: f64,
+    /// Is done without.
+    pub left_out: Option<Rule>,
 }
 
 impl DirectionState {
@@ -343,7 +345,13 @@ impl DirectionState {
             least: 8_000.0,
             most: f64::MAX,
             unshaped_queue: 0.0,
+            left_out: None,
         }
+    }
+
+    /// Whether `rule` is applied.
+    fn has(&self, rule: Rule) -> bool {
+        self.left_out != Some(rule)
     }
 
     /// The capacity to shape by, and a factor by which to go below it.
@@ -389,7 +397,7 @@ impl DirectionState {
             self.listen(p, context);
         }
         self.unbind_by(p.queue, context);
-        self.wanders = context.unexplained > WANDERS;
+        self.wanders = self.has(Rule::Wandering) && context.unexplained > WANDERS;
         let prior = self.known().filter(|_| !self.is_volatile(context.now));
         let began = self.run.is_empty();
         let open = matches!(self.phase, Phase::Open(_));
@@ -484,6 +492,9 @@ impl DirectionState {
 
     /// How much the line changes, 0 to 1.
     fn volatility(&self, now: f64) -> f64 {
+        if !self.has(Rule::Following) {
+            return 0.0;
+        }
         let (volatility, at) = self.volatility;
         let least = if self.wanders { WANDERING } else { 0.0 };
         least.max(volatility * 0.5f64.powf((now - at).max(0.0) / CALMS))

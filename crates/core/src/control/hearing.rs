@@ -12,7 +12,7 @@ use super::passive_rtt::RoundTrip;
 use super::rate_fit::Point;
 use super::{
     Action, Answered, Base, CALM, CLOCKS_TELL, Controller, DOWN, ECHOES, NO_SIGNAL, Notice, OneWay,
-    Reason, RttSample, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
+    Reason, RttSample, Rule, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
 };
 use crate::{Direction, Rate};
 
@@ -100,7 +100,8 @@ impl Controller {
                 came,
                 delay: delay - held,
             };
-            self.on_rtt(now, heard, a.one_way);
+            let has_stamps = self.left_out != Some(Rule::HopStamps);
+            self.on_rtt(now, heard, a.one_way.filter(|_| has_stamps));
         }
     }
 
@@ -122,6 +123,9 @@ impl Controller {
     /// Round trips of connections that passed since the last call, where nothing answers probes.
     /// While nothing passes nothing is heard, and that is no reason for anything.
     pub fn passed(&mut self, now: Duration, samples: &[RttSample]) {
+        if self.left_out == Some(Rule::PassiveRtt) {
+            return;
+        }
         let now = seconds(now);
         let heard = self.passive_rtt(samples, now);
         // How long something waited in our own queue is only about known, and an echo did not wait there.
@@ -134,6 +138,9 @@ impl Controller {
 
     /// Echoes since the last call of far ends that those connections lead to.
     pub fn echoed(&mut self, now: Duration, echoes: &[RttSample]) {
+        if self.left_out == Some(Rule::Echoes) {
+            return;
+        }
         let now = seconds(now);
         if let Some(heard) = self.passive_rtt(echoes, now) {
             self.echoed = now;
@@ -148,6 +155,9 @@ impl Controller {
 
     /// Time stamps of connections' packets that came since the last call.
     pub fn tcp_timestamps(&mut self, now: Duration, stamps: &[TcpTimestamp]) {
+        if self.left_out == Some(Rule::PeerClocks) {
+            return;
+        }
         let calm = self.is_calm(seconds(now));
         self.peer_clocks.note(stamps, calm);
     }

@@ -23,6 +23,7 @@ mod passive_rtt;
 mod peer_clocks;
 mod rate_fit;
 mod reason;
+mod rule;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -40,6 +41,7 @@ pub use interface::{Action, Answered, Bounds, Counted, DirectionView, OneWay, Se
 pub use passive_rtt::RttSample;
 pub use peer_clocks::TcpTimestamp;
 pub use reason::{Notice, Reason};
+pub use rule::Rule;
 
 /// Between probes while the line is loaded, at least.
 const FAST: f64 = 0.020;
@@ -136,6 +138,8 @@ pub struct Controller {
     raised: f64,
     actions: VecDeque<Action>,
     why: Reason,
+    /// Is done without.
+    left_out: Option<Rule>,
 }
 
 const UP: Direction = Direction::Up;
@@ -195,6 +199,7 @@ impl Controller {
             raised: f64::MIN,
             actions: VecDeque::new(),
             why: Reason::Guess,
+            left_out: None,
         };
         if settings.bounds.up.guess.is_none() {
             controller.why = Reason::Opening { dir: UP };
@@ -204,6 +209,15 @@ impl Controller {
             .push_back(Action::Pace(Duration::from_secs_f64(SLOW)));
         controller.apply(seconds(now));
         controller
+    }
+
+    /// Does without `rule` from now on, to see what it is good for. To be called before anything happens.
+    pub fn leave_out(&mut self, rule: Rule, now: Duration) {
+        self.left_out = Some(rule);
+        for direction in self.directions.iter_mut() {
+            direction.left_out = Some(rule);
+        }
+        self.apply(seconds(now));
     }
 
     /// The next thing to do.
@@ -432,7 +446,10 @@ impl Controller {
                 // Only what we send is known to be less at once.
                 Outcome::NotHere(_) if i == DOWN && !is_attributed => self.attributed = None,
                 Outcome::Changed(why) => self.why = why,
-                Outcome::NotHere(queue) if !self.directions[i].is_contested_again(now) => {
+                Outcome::NotHere(queue)
+                    if self.left_out == Some(Rule::Competing)
+                        || !self.directions[i].is_contested_again(now) =>
+                {
                     self.lengthened(i, queue, now);
                 }
                 Outcome::NotHere(queue) => {

@@ -64,5 +64,6 @@ pub fn draw(seed: u64) -> Scene {
         loads,
         length,
         seed,
+        without: None,
     }
 }

@@ -4,6 +4,7 @@
 //! Non-goals: what comes of it.
 
 use crate::PerDirection;
+use crate::control::Rule;
 use crate::framing::Framing;
 
 /// From one step to the next.
@@ -71,6 +72,8 @@ pub struct Scene {
     pub length: f64,
     /// Of jitter and loss.
     pub seed: u64,
+    /// What the controller does without.
+    pub without: Option<Rule>,
 }
 
 /// The value at `t` of steps of (from when on, value); nothing before the first.

@@ -38,6 +38,7 @@ fn scene() -> Scene {
         loads: PerDirection::default(),
         length: 40.0,
         seed: 7,
+        without: None,
     }
 }
 

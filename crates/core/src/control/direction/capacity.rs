@@ -6,6 +6,7 @@
 
 use super::{Context, DirectionState, HIDES, Phase};
 use crate::Direction;
+use crate::control::Rule;
 use crate::control::rate_fit::{Estimate, Point, RateFit, SAME};
 
 /// On a line that never settles probes are looked back at so far, s, or over so many packets.
@@ -79,7 +80,10 @@ impl DirectionState {
     /// packet may be in front of each probe.
     fn first_capacity(&self, context: &Context) -> Option<RateFit> {
         let p = self.latest.filter(|_| {
-            self.dir == Direction::Up && self.capacity.is_none() && self.clear > f64::MIN
+            self.dir == Direction::Up
+                && self.has(Rule::FirstQueue)
+                && self.capacity.is_none()
+                && self.clear > f64::MIN
         })?;
         let sent = self.meter.between(self.clear, p.left)?;
         let (time, queue) = (p.left - self.clear, p.queue - context.rise);

@@ -6,8 +6,8 @@
 
 use super::{Context, DEEPEST, DirectionState, Drain, FULL, GUESSED, Outcome, Phase, Step};
 use crate::Direction;
-use crate::control::Reason;
 use crate::control::rate_fit::{Estimate, RateFit, SAME};
+use crate::control::{Reason, Rule};
 
 /// A queue as long as this, s, or as so many packets is drained by the deepest cut.
 const DRAIN: f64 = 0.060;
@@ -93,7 +93,8 @@ impl DirectionState {
     /// Towards us: whether less comes than the line carries, as far as is known, so that this is a burst, which goes by
     /// itself.
     fn goes_by_itself(&self, fit: &RateFit, context: &Context) -> bool {
-        let Some((capacity, _)) = self.capacity.filter(|_| self.dir == Direction::Down) else {
+        let may_be = self.dir == Direction::Down && self.has(Rule::Bursts);
+        let Some((capacity, _)) = self.capacity.filter(|_| may_be) else {
             return false;
         };
         fit.most >= capacity && self.used(capacity, context) < FULL
@@ -140,7 +141,7 @@ impl DirectionState {
             // From now on only probes behind the cut count.
             self.prior = self.known();
         }
-        if self.phase == Phase::Steady {
+        if self.phase == Phase::Steady && self.has(Rule::Caution) {
             self.caution.queue_came();
         }
         let capacity = match self.dir {
@@ -162,7 +163,8 @@ impl DirectionState {
     /// latest queue had gone says how much more.
     fn shown_by_own_bytes(&self, queue: f64, context: &Context) -> Option<f64> {
         let (capacity, p) = (self.capacity?.0, self.latest?);
-        if self.dir == Direction::Down || self.phase != Phase::Steady {
+        let is_told = self.dir == Direction::Up && self.has(Rule::OwnBytes);
+        if !is_told || self.phase != Phase::Steady {
             return None;
         }
         let certain = queue - std::f64::consts::SQRT_2 * context.noise;
@@ -325,6 +327,7 @@ impl DirectionState {
         let goes = context.rtt + drain.longest + 2.0 * context.pace;
         let may_be_burst = self.is_attributed && drain.before.is_some() && drain.longest < drained;
         self.dir == Direction::Down
+            && self.has(Rule::WindowsWait)
             && (may_be_burst || self.is_volatile(context.now))
             && context.now - drain.cut < goes
     }

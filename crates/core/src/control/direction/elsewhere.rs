@@ -7,6 +7,7 @@
 use super::opening::Opening;
 use super::{Context, DirectionState, Drain, Outcome, Phase, Refuted};
 use crate::Direction;
+use crate::control::Rule;
 use crate::control::rate_fit::PACKETS;
 
 /// How much comes is known over so long at least, s.
@@ -96,7 +97,8 @@ impl DirectionState {
     /// Whether less comes since the cut than the line was found to carry, and the queue should have gone long ago: others
     /// fill it. Only where nothing was known before; else the line may have become slower.
     pub(super) fn outlasts(&self, drain: &Drain, context: &Context) -> bool {
-        if self.dir == Direction::Up || drain.before.is_some() || !self.is_attributed {
+        let may_be = self.dir == Direction::Down && self.has(Rule::Refutation);
+        if !may_be || drain.before.is_some() || !self.is_attributed {
             return false;
         }
         // A reflector that answers seldom says nothing of the time between two answers.

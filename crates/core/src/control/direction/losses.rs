@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use super::opening::{FIRST, Opening};
 use super::{Context, DirectionState, GUESSED, Outcome, Phase};
 use crate::Direction;
-use crate::control::Reason;
+use crate::control::{Reason, Rule};
 
 /// Less than this share is nothing: queues that are managed, and radio, lose some of a hundred.
 const LOST: f64 = 0.05;
@@ -211,6 +211,9 @@ impl DirectionState {
         payload: TcpPayload,
         context: &Context,
     ) -> Outcome {
+        if !self.has(Rule::Losses) {
+            return Outcome::Nothing;
+        }
         let now = context.now;
         self.losses.passed.push_back((now, self.most_passed(now)));
         let is_old = |p: &(f64, f64)| now - p.0 > REMEMBERED;

@@ -12,8 +12,8 @@
 
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
-use crate::control::Reason;
 use crate::control::change::LEAST_IN_OPENING;
+use crate::control::{Reason, Rule};
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
@@ -84,8 +84,10 @@ impl DirectionState {
     /// The line carries at least so much, bytes/s, as large probes say: where nothing was let out yet, it is opened from
     /// there.
     pub(in crate::control) fn carries_at_least(&mut self, carries: f64) {
+        let has_rule = self.has(Rule::LargeProbes);
         if let Phase::Open(opening) = &mut self.phase
             && opening.since < 0.0
+            && has_rule
         {
             opening.level = (FIRST_SHARE * carries).clamp(FIRST, FIRST_MOST);
             opening.likely = Some(carries);
@@ -104,7 +106,8 @@ impl DirectionState {
     pub(super) fn let_out(&self, opening: Opening, context: &Context) -> Option<f64> {
         let waits = |since: f64| context.now - since < echo_wait(context.rtt);
         let is_heard = context.probed || opening.unheard.is_none_or(waits);
-        let is_held = self.dir == Direction::Up && context.known && is_heard;
+        let may_hold = self.dir == Direction::Up && self.has(Rule::Opening);
+        let is_held = may_hold && context.known && is_heard;
         is_held.then_some(opening.level)
     }
 

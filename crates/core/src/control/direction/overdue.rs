@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 
 use super::{Context, DirectionState};
 use crate::Direction;
+use crate::control::Rule;
 use crate::control::rate_fit::PACKETS;
 
 /// A probe that is later than this tells of a queue, s.
@@ -81,7 +82,8 @@ impl DirectionState {
         overdue: f64,
         context: &Context,
     ) -> bool {
-        if self.capacity.is_some() || self.dir != Direction::Up {
+        let may_bound = self.dir == Direction::Up && self.has(Rule::OverdueProbes);
+        if self.capacity.is_some() || !may_bound {
             return false;
         }
         let before = self.latest.map_or(f64::MIN, |p| p.left);

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
-use crate::control::Reason;
 use crate::control::rate_fit::Point;
+use crate::control::{Reason, Rule};
 
 /// How much more and less than on average is sent by turns, as a share.
 const SWING: f64 = 0.3;
@@ -71,6 +71,7 @@ impl DirectionState {
     pub(in crate::control) fn has_pulses(&self, context: &Context) -> bool {
         let within = |at: f64, time: f64| context.now - at < time;
         self.dir == Direction::Up
+            && self.has(Rule::Pulses)
             && self.is_attributed
             && context.probed
             && self.capacity.is_some()

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use evenkeel_core::Direction;
+use evenkeel_core::control::Rule;
 use evenkeel_core::fluid::{Change, Judged, Scene, draw, draw_change, run};
 use evenkeel_terminal::table::{Table, figures, words};
 use evenkeel_terminal::{Failure, print};
@@ -34,6 +35,24 @@ pub(crate) struct Lines {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Which lines are drawn, and what the controller does without.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Drawn {
+    pub(crate) seed: u64,
+    pub(crate) count: u64,
+    pub(crate) without: Option<Rule>,
+}
+
+impl Drawn {
+    fn of(args: &Lines) -> Self {
+        Drawn {
+            seed: args.seed,
+            count: args.count,
+            without: None,
+        }
+    }
 }
 
 /// What directions of one kind came to.
@@ -89,34 +108,7 @@ pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
     if args.changes {
         return changes(args);
     }
-    let next = AtomicU64::new(0);
-    let all = Mutex::new(Sums::default());
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|s| {
-        for _ in 0..workers {
-            s.spawn(|| {
-                let mut own = Sums::default();
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= args.count {
-                        break;
-                    }
-                    let scene = draw(args.seed.wrapping_add(n));
-                    let judged = run(&scene, &mut |_, _| {});
-                    let rows = own.rows();
-                    let first = if scene.stamps { 0 } else { 2 };
-                    for ((_, sum), j) in rows.into_iter().skip(first).zip(judged) {
-                        sum.add(&scene, &j);
-                    }
-                }
-                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-                for ((_, sum), (_, own)) in all.rows().into_iter().zip(own.rows()) {
-                    sum.join(own);
-                }
-            });
-        }
-    });
-    let mut sums = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut sums = sums(Drawn::of(args));
     if args.json {
         return print(&(serde_json::to_string_pretty(&sums).map_err(Failure::work)? + "\n"));
     }
@@ -136,6 +128,39 @@ pub(crate) fn lines(args: &Lines) -> Result<(), Failure> {
         "{} lines of 0.3 Mbit/s to 2 Gbit/s, 2 to 600 ms, five minutes each\n{table}",
         args.count
     ))
+}
+
+/// What the lines that are drawn came to.
+fn sums(drawn: Drawn) -> Sums {
+    let next = AtomicU64::new(0);
+    let all = Mutex::new(Sums::default());
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        for _ in 0..workers {
+            s.spawn(|| {
+                let mut own = Sums::default();
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= drawn.count {
+                        break;
+                    }
+                    let mut scene = draw(drawn.seed.wrapping_add(n));
+                    scene.without = drawn.without;
+                    let judged = run(&scene, &mut |_, _| {});
+                    let rows = own.rows();
+                    let first = if scene.stamps { 0 } else { 2 };
+                    for ((_, sum), j) in rows.into_iter().skip(first).zip(judged) {
+                        sum.add(&scene, &j);
+                    }
+                }
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                for ((_, sum), (_, own)) in all.rows().into_iter().zip(own.rows()) {
+                    sum.join(own);
+                }
+            });
+        }
+    });
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What is heard of a line.
@@ -164,7 +189,7 @@ impl Heard {
 
 /// What one kind of change came to, in one direction, where so much is heard.
 #[derive(Debug, Clone, Serialize)]
-struct Changed {
+pub(crate) struct Changed {
     change: &'static str,
     heard: &'static str,
     direction: Direction,
@@ -172,25 +197,18 @@ struct Changed {
     /// Share of loads at whose end the capacity was right.
     right: f64,
     /// What passed, of what could have, on average.
-    used: f64,
+    pub(crate) used: f64,
     /// Mean queue, ms.
-    queue_ms: f64,
+    pub(crate) queue_ms: f64,
     /// Share of lines that were below half of their rate for 4 s.
-    starved: f64,
+    pub(crate) starved: f64,
     /// Share of lines on which a queue stood for 3 s.
-    queued: f64,
+    pub(crate) queued: f64,
 }
 
 /// `evenkeel lab lines --changes`: each kind of change on as many lines.
 fn changes(args: &Lines) -> Result<(), Failure> {
-    let mut rows = Vec::new();
-    for change in Change::ALL {
-        for heard in Heard::ALL {
-            for d in Direction::BOTH {
-                rows.push(changed(args, change, heard, d));
-            }
-        }
-    }
+    let rows = all_changes(Drawn::of(args));
     if args.json {
         return print(&(serde_json::to_string_pretty(&rows).map_err(Failure::work)? + "\n"));
     }
@@ -216,7 +234,20 @@ fn changes(args: &Lines) -> Result<(), Failure> {
     ))
 }
 
-fn changed(args: &Lines, change: Change, heard: Heard, d: Direction) -> Changed {
+/// Each kind of change, where each kind of thing is heard, in both directions.
+pub(crate) fn all_changes(drawn: Drawn) -> Vec<Changed> {
+    let mut rows = Vec::new();
+    for change in Change::ALL {
+        for heard in Heard::ALL {
+            for d in Direction::BOTH {
+                rows.push(changed(drawn, change, heard, d));
+            }
+        }
+    }
+    rows
+}
+
+fn changed(drawn: Drawn, change: Change, heard: Heard, d: Direction) -> Changed {
     let next = AtomicU64::new(0);
     let all: Mutex<Vec<Judged>> = Mutex::default();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -225,10 +256,11 @@ fn changed(args: &Lines, change: Change, heard: Heard, d: Direction) -> Changed 
             s.spawn(|| {
                 loop {
                     let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= args.count {
+                    if n >= drawn.count {
                         break;
                     }
-                    let mut scene = draw_change(args.seed.wrapping_add(n), change, d);
+                    let mut scene = draw_change(drawn.seed.wrapping_add(n), change, d);
+                    scene.without = drawn.without;
                     scene.stamps = heard == Heard::Stamps;
                     scene.silent = heard == Heard::Connections;
                     let judged = run(&scene, &mut |_, _| {})[d];
@@ -249,7 +281,7 @@ fn changed(args: &Lines, change: Change, heard: Heard, d: Direction) -> Changed 
         change: change.words(),
         heard: heard.words(),
         direction: d,
-        lines: args.count,
+        lines: drawn.count,
         right: sum(|j| j.right) / sum(|j| j.looks).max(1.0),
         used: mean(|j| j.passed / j.possible.max(1.0)),
         // The load lasts for 96 s.

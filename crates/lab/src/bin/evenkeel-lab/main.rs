@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::Framing(args)) => framing::framing(&args),
         Command::Lab(lab::Lab::Bench(args)) => bench::bench(&args),
         Command::Lab(lab::Lab::Homes(args)) => homes::homes(&args),
+        Command::Lab(lab::Lab::Ablation(args)) => homes::ablation(&args),
         Command::Lab(lab::Lab::Inside(args)) => guests::inside(&args),
         Command::Results(args) => results::results(&args),
         Command::Report(args) => report::report(&args),

@@ -6,6 +6,7 @@
 //! that is told, over all homes, and the homes where it costs most, so that a person can run them alone. What was
 //! measured before is not measured again. Non-goals: the model of lines alone, which is faster (`lines`).
 
+mod ablation;
 mod draw;
 mod judge;
 mod limits;
@@ -26,6 +27,7 @@ use serde::Serialize;
 
 use crate::progress;
 use crate::today::today;
+pub(crate) use ablation::{Ablation, ablation};
 use draw::{CONDITIONS, Home, draw};
 use judge::Judged;
 use show::{Outcome, summary};
@@ -103,10 +105,11 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     }
     let cancel = cancelled_by_signals()?;
     let (mut outcomes, mut failed) = (Vec::new(), Vec::new());
+    let conditions = conditions(args);
     for seed in seeds {
         let home = draw(seed)?;
         let done = (outcomes.len() + failed.len() + 1, args.count);
-        let result = match measure(&home, args, done, &cancel) {
+        let result = match measure(&home, &conditions, args.fresh, done, &cancel) {
             // What was measured until then is shown.
             Err(LabError::Cancelled) if !outcomes.is_empty() => break,
             // A flow that gets nothing at all says something of this home, and nothing of the next.
@@ -135,27 +138,33 @@ pub(crate) fn homes(args: &Homes) -> Result<(), Failure> {
     print(&summary(&outcomes, failed.len()))
 }
 
+/// Those that were asked for, and the oracle before them.
+fn conditions(args: &Homes) -> Vec<String> {
+    if args.conditions.is_empty() {
+        return CONDITIONS.iter().map(|&c| c.to_owned()).collect();
+    }
+    let mut conditions = args.conditions.clone();
+    conditions.retain(|c| c != ORACLE);
+    conditions.insert(0, ORACLE.to_owned());
+    conditions
+}
+
 /// Runs one home; `done`: which one of how many it is.
 fn measure(
     home: &Home,
-    args: &Homes,
+    conditions: &[String],
+    fresh: bool,
     done: (usize, u64),
     cancel: &AtomicBool,
 ) -> Result<ResultFile, LabError> {
     let experiment = Experiment::parse(&home.text, Path::new("home.toml"))?;
-    let mut conditions: Vec<String> = CONDITIONS.iter().map(|&c| c.to_owned()).collect();
-    if !args.conditions.is_empty() {
-        conditions.clone_from(&args.conditions);
-        conditions.retain(|c| c != ORACLE);
-        conditions.insert(0, ORACLE.to_owned());
-    }
     let options = RunOptions {
-        conditions,
+        conditions: conditions.to_vec(),
         seed: home.seed,
         command: format!("evenkeel lab homes --count 1 --seed {}", home.seed),
         ..RunOptions::default()
     };
-    let cache = CellCache::open(&experiment, Engine::Virtual, !args.fresh)?;
+    let cache = CellCache::open(&experiment, Engine::Virtual, !fresh)?;
     let guests = Guests::new(Engine::Virtual, &home.text)?;
     let mut line = StatusLine::new();
     let mut show = |p: &Progress<'_>| {

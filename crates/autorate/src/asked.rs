@@ -16,6 +16,7 @@ use evenkeel_sys::clock;
 use crate::answer_limit::AnswerLimit;
 use crate::candidates::Candidate;
 use crate::error::Error;
+use crate::places;
 use crate::reflector::{Found, Origin, SELDOM, SIZE};
 use crate::stamps::{self, Stamps};
 use crate::trust::{Doubts, Trust};
@@ -55,6 +56,16 @@ pub(crate) struct Reflector {
     /// Delays since the latest look.
     delays: Vec<Duration>,
     pub(crate) doubts: Doubts,
+}
+
+/// What its answers took in a stretch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Delay {
+    /// In the middle, and by how much that is more than the least ever, as it is known of places that connections lead to.
+    pub(crate) middle: Duration,
+    pub(crate) queue: Duration,
+    /// How far the middle one and the least were apart; `None`: there were too few.
+    pub(crate) spread: Option<Duration>,
 }
 
 /// What was heard of it.
@@ -254,13 +265,16 @@ impl Reflector {
         news
     }
 
-    /// What answers took since the latest look, in the middle; and by how much that is more than
-    /// the least ever, as it is known of places that connections lead to.
-    pub(crate) fn take_delay(&mut self) -> Option<(Duration, Duration)> {
+    /// What answers took since the latest look.
+    pub(crate) fn take_delay(&mut self) -> Option<Delay> {
         let mut delays = std::mem::take(&mut self.delays);
         delays.sort_unstable();
         let middle = *delays.get(delays.len() / 2)?;
-        Some((middle, middle.saturating_sub(self.least_ever?)))
+        Some(Delay {
+            middle,
+            queue: middle.saturating_sub(self.least_ever?),
+            spread: places::spread(delays.iter().copied()),
+        })
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Choice {
     /// When it was judged, and when connections were asked for.
     judged: Duration,
     watched: Duration,
+    /// Answers of what is used were far apart in the latest stretch.
+    scatters: bool,
 }
 
 impl Choice {
@@ -84,6 +86,11 @@ impl Choice {
         if self.used.is_none() {
             self.used = self.next(None, now);
         }
+    }
+
+    /// Answers of what is used are far apart: others on the same line can tell whether that is a queue.
+    pub(crate) fn wants_witnesses(&self) -> bool {
+        self.scatters && self.used().is_some_and(|r| !r.is_seldom())
     }
 
     /// What else answers, with what is used, in their order.
@@ -195,17 +202,20 @@ impl Choice {
         let reflector = self.all.get_mut(self.used?)?;
         let delay = reflector.take_delay();
         let share = load(view);
-        if let Some((delay, _)) = delay.filter(|_| share < IDLE) {
-            reflector.note_idle(delay, now);
+        if let Some(delay) = delay.filter(|_| share < IDLE) {
+            reflector.note_idle(delay.middle, now);
         }
+        let spread = delay.and_then(|d| d.spread).map(|s| s.as_secs_f64());
+        self.scatters = spread.is_some_and(trust::scatters);
         if reflector.is_seldom() {
             return None;
         }
         let why = reflector.trust.look(&Stretch {
             least: reflector.least_ever().map_or(f64::MAX, |l| l.as_secs_f64()),
             may_be_in_front: reflector.found.may_be_in_front,
-            own: delay.map(|d| d.1.as_secs_f64()),
+            own: delay.map(|d| d.queue.as_secs_f64()),
             rise: view.rise_ms / 1e3,
+            spread,
             passive,
             loaded: share >= LOADED,
         })?;

@@ -17,6 +17,8 @@ use evenkeel_core::recent::Recent;
 const MOST: usize = 128;
 /// Fewer round trips say nothing.
 const FEWEST: usize = 3;
+/// Of fewer to the same place it cannot be said how far they are apart.
+const FEWEST_APART: usize = 4;
 /// A place whose round trips differ by so much was met with a queue and without.
 const APART: Duration = Duration::from_millis(10);
 
@@ -27,6 +29,9 @@ pub(crate) struct Passive {
     pub(crate) queue: f64,
     /// How many places were met.
     pub(crate) places: usize,
+    /// How far round trips to the same place were apart, the middle one and the least, s, at the place where that is
+    /// least; `None`: there were too few.
+    pub(crate) spread: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +82,7 @@ impl Places {
         let samples = std::mem::take(&mut self.samples);
         let mut met: Vec<IpAddr> = Vec::new();
         let mut excess: Vec<f64> = Vec::new();
+        let spread = least_spread(&samples);
         for (remote, took) in samples {
             let Some(place) = self.all.get(&remote) else {
                 continue;
@@ -92,6 +98,7 @@ impl Places {
         (excess.len() >= FEWEST).then_some(Passive {
             queue,
             places: met.len(),
+            spread,
         })
     }
 
@@ -107,6 +114,22 @@ impl Places {
         };
         all.into_iter().map(sample).collect()
     }
+}
+
+/// How far apart round trips are, s: the middle one and the least to the same place, where that is least.
+fn least_spread(samples: &[(IpAddr, Duration)]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable();
+    let of_places = sorted.chunk_by(|a, b| a.0 == b.0);
+    let spreads = of_places.filter_map(|trips| spread(trips.iter().map(|t| t.1)));
+    spreads.map(|s| s.as_secs_f64()).reduce(f64::min)
+}
+
+/// How far apart `sorted` times are, the middle one and the least; `None`: they are too few.
+pub(crate) fn spread(sorted: impl ExactSizeIterator<Item = Duration> + Clone) -> Option<Duration> {
+    let middle = sorted.clone().nth(sorted.len() / 2)?;
+    let least = sorted.clone().next()?;
+    (sorted.len() >= FEWEST_APART).then(|| middle.saturating_sub(least))
 }
 
 #[cfg(test)]
@@ -152,6 +175,29 @@ mod tests {
         assert_eq!(look(&mut places), Some((0, 1)), "it began without one");
         places.note(&samples(&[(2, 70), (2, 61), (2, 71), (1, 70)]), false);
         assert_eq!(look(&mut places), Some((51, 1)));
+    }
+
+    #[test]
+    fn round_trips_to_the_same_place_are_compared() {
+        let mut places = Places::default();
+        let calm = [(1, 10), (2, 90)];
+        places.note(&samples(&calm), true);
+        // Two places at two distances: one dawdles.
+        let both = [
+            (1, 11),
+            (2, 91),
+            (1, 30),
+            (2, 92),
+            (1, 50),
+            (2, 93),
+            (2, 99),
+            (1, 70),
+        ];
+        places.note(&samples(&both), false);
+        let spread = places.look().unwrap().spread.unwrap();
+        assert!((spread - 0.002).abs() < 1e-9, "{spread}");
+        places.note(&samples(&[(1, 11), (1, 30), (2, 99)]), false);
+        assert_eq!(places.look().unwrap().spread, None, "too few");
     }
 
     #[test]

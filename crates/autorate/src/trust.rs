@@ -3,6 +3,7 @@
 //! | state | a stretch in which | next |
 //! |---|---|---|
 //! | any | too little passed to tell, or it is not clear | as it is |
+//! | any | its answers scatter, connections' round trips do not | alone |
 //! | untried, unmoved, alone | connections wait, and so does it | proven |
 //! | untried, proven | connections wait, it does not | unmoved |
 //! | unmoved | the same, for the last time that it takes | **doubt**: before the bottleneck |
@@ -41,8 +42,9 @@ const SEVERAL_IN_FRONT: u32 = 1;
 const SINGLE_IN_FRONT: u32 = 2;
 /// What answers sooner is hardly beyond an access line, s.
 pub(crate) const NEAR: f64 = 0.001;
-/// So many of waiting alone.
+/// So many of waiting alone, and of scattering alone, which the line's load does not explain.
 const ALONE: u32 = 10;
+const SCATTERS: u32 = 4;
 /// A doubt lasts so long, and the next one twice as long, so many times.
 const DOUBTED: Duration = Duration::from_secs(600);
 const DOUBLED: u32 = 5;
@@ -88,6 +90,8 @@ pub(crate) struct Stretch {
     pub(crate) own: Option<f64>,
     /// From which on that means something, s.
     pub(crate) rise: f64,
+    /// How far answers were apart, the middle one and the least, s; `None`: there were too few.
+    pub(crate) spread: Option<f64>,
     /// What connections saw.
     pub(crate) passive: Option<Passive>,
     /// Enough passes to make a queue.
@@ -104,7 +108,7 @@ enum State {
         stretches: u32,
         proven: bool,
     },
-    /// It waits, connections do not.
+    /// It waits or scatters, connections do not.
     Alone {
         stretches: u32,
         proven: bool,
@@ -121,6 +125,7 @@ enum Says {
     /// Connections wait so long, at so many places.
     Unmoved(f64, usize),
     Alone(f64),
+    Scatters(f64),
     NobodyWaits,
     /// Nobody passes, and it does not wait.
     WaitsNoMore,
@@ -170,20 +175,25 @@ impl Trust {
                     return Some(Doubt::BeforeBottleneck(queue));
                 }
             }
-            Says::Alone(delay) => {
-                let before = match self.0 {
-                    State::Alone { stretches, .. } => stretches,
-                    _ => 0,
-                };
-                let stretches = before + 1;
-                self.0 = State::Alone { stretches, proven };
-                if stretches >= ALONE {
-                    self.0 = State::Untried;
-                    return Some(Doubt::SlowToAnswer(delay));
-                }
-            }
+            Says::Alone(delay) => return self.is_alone(delay, proven, ALONE),
+            Says::Scatters(delay) => return self.is_alone(delay, proven, SCATTERS),
         }
         None
+    }
+
+    /// Once more it waits for `delay`, s, and connections do not; `enough` such stretches in a row convince.
+    fn is_alone(&mut self, delay: f64, proven: bool, enough: u32) -> Option<Doubt> {
+        let before = match self.0 {
+            State::Alone { stretches, .. } => stretches,
+            _ => 0,
+        };
+        let stretches = before + 1;
+        self.0 = State::Alone { stretches, proven };
+        if stretches < enough {
+            return None;
+        }
+        self.0 = State::Untried;
+        Some(Doubt::SlowToAnswer(delay))
     }
 }
 
@@ -201,12 +211,24 @@ fn enough(stretch: &Stretch, places: usize, proven: bool) -> u32 {
     if places > 1 { several } else { single }
 }
 
+/// Whether answers that are so far apart, s, may be those of a hop that is slow to answer.
+pub(crate) fn scatters(spread: f64) -> bool {
+    spread > QUEUE
+}
+
 fn says(stretch: &Stretch) -> Option<Says> {
     let own = stretch.own?;
     let Some(passive) = stretch.passive else {
         // Nobody passes, or round trips take longer than a stretch: that it waits no more is all that can be known.
         return (own < stretch.rise).then_some(Says::WaitsNoMore);
     };
+    // A queue of the line makes the round trips of both longer, at the same time and by the same.
+    if let (Some(own), Some(theirs)) = (stretch.spread, passive.spread)
+        && scatters(own)
+        && theirs < MOVES * own
+    {
+        return Some(Says::Scatters(own));
+    }
     let queue = passive.queue;
     let waits = own > stretch.rise.max(STILL);
     if queue > QUEUE.max(2.0 * stretch.rise) && stretch.loaded {
@@ -232,11 +254,43 @@ mod tests {
             may_be_in_front: false,
             own: Some(own / 1e3),
             rise: 0.001,
+            spread: None,
             passive: passive.map(|(queue, places)| Passive {
                 queue: queue / 1e3,
                 places,
+                spread: None,
             }),
             loaded,
+        }
+    }
+
+    /// The same where answers are so far apart, ms, and round trips so far.
+    fn scattered(own: f64, theirs: Option<f64>) -> Stretch {
+        let second = second(own, Some((1.0, 2)), true);
+        Stretch {
+            spread: Some(own / 1e3),
+            passive: second.passive.map(|p| Passive {
+                spread: theirs.map(|ms| ms / 1e3),
+                ..p
+            }),
+            // What the hop does was taken for what the line does by itself.
+            rise: 0.1,
+            ..second
+        }
+    }
+
+    #[test]
+    fn what_scatters_alone_under_load_is_slow_to_answer() {
+        for (own, theirs, doubt) in [
+            (25.0, Some(1.0), Some((4, Doubt::SlowToAnswer(0.025)))),
+            // A line that jitters, or whose queue comes and goes, does so for both.
+            (25.0, Some(12.0), None),
+            (25.0, None, None),
+            (8.0, Some(0.1), None),
+        ] {
+            let stretch = scattered(own, theirs);
+            let got = doubted(&mut Trust::default(), &stretch);
+            assert_eq!(got, doubt, "{own} {theirs:?}");
         }
     }
 

@@ -253,25 +253,36 @@ impl Daemon {
     ) -> Result<(), Error> {
         let reflector = self.choice.used().filter(|_| !self.no_signal);
         let is_followed = reflector.is_some_and(|r| !r.is_seldom());
-        if is_followed {
+        let wants_witnesses = is_followed && self.choice.wants_witnesses();
+        if is_followed && !wants_witnesses {
             self.far_ends.rest();
         }
-        if is_followed && reflector.is_some_and(Reflector::tells_apart) {
+        let tells_apart = reflector.is_some_and(Reflector::tells_apart);
+        if is_followed && tells_apart && !wants_witnesses {
             return Ok(());
         }
         let samples = self.samples(now)?;
-        self.controller.tcp_timestamps(now, &samples.stamps);
-        let trips = samples.round_trips;
-        if is_followed {
-            if !trips.is_empty() {
-                self.choice.note_trips(&trips, &self.controller.view(now));
-            }
-            return Ok(());
+        if !tells_apart {
+            self.controller.tcp_timestamps(now, &samples.stamps);
         }
-        self.controller.passed(now, &trips);
+        let mut trips = samples.round_trips;
+        if !is_followed {
+            self.controller.passed(now, &trips);
+        }
         // Who names hosts wants no others to be asked.
-        if self.targets.is_empty() {
-            self.ask_far_ends(&trips, now, observer)?;
+        let may_ask = self.targets.is_empty();
+        if may_ask && (!is_followed || wants_witnesses) {
+            self.far_ends.note_trips(&trips, &self.device, now);
+            let echoes = self.far_ends.heard(now)?;
+            if is_followed {
+                trips.extend(echoes);
+            } else {
+                self.controller.echoed(now, &echoes);
+            }
+            self.ask_far_ends(!is_followed, now, observer)?;
+        }
+        if is_followed && !trips.is_empty() {
+            self.choice.note_trips(&trips, &self.controller.view(now));
         }
         Ok(())
     }
@@ -282,18 +293,18 @@ impl Daemon {
         Ok(self.live.connection_samples(now, light_waits)?)
     }
 
+    /// Asks a far end of busy connections, if it is time; `follows`: the line is followed by what they answer.
     fn ask_far_ends(
         &mut self,
-        trips: &[RttSample],
+        follows: bool,
         now: Duration,
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
-        self.far_ends.note_trips(trips, &self.device, now);
-        let echoes = self.far_ends.heard(now)?;
-        self.controller.echoed(now, &echoes);
         let may = self.purse.as_ref().is_none_or(|p| p.allows(1));
         if may && self.far_ends.ask(self.spared, now)? {
-            self.controller.asked(now);
+            if follows {
+                self.controller.asked(now);
+            }
             self.purse.iter_mut().for_each(|p| p.spend(1));
         }
         for news in self.far_ends.take_news() {

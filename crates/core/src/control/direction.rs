@@ -25,7 +25,7 @@
 //! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
 //! | drain | the queue is gone | steady | `drain.rs::has_gone` |
 //! | drain | the first ever, towards us, outlasts what came, or that goes on to come | open | `elsewhere.rs::refute` |
-//! | drain | it does not follow the cut | compete, with what was known before; open, if nothing was | `elsewhere.rs::not_here` |
+//! | drain | it does not follow the cut, or what comes does and it stays | compete, with what was known before; open, if nothing was | `elsewhere.rs::not_here` |
 //! | compete | nothing has stood for a while | steady | `compete.rs::competes` |
 //! | compete | it is time to test whose the queue is | drain | `drain.rs::doubt` |
 //! | drain | no answer for two seconds | steady, with what was known at the cut | `drain.rs::end_cut` |
@@ -180,11 +180,12 @@ pub(super) struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Drain {
-    /// The first cut.
+    /// The first cut, and the latest look at how the queue follows it.
     cut: f64,
     since: f64,
-    /// The queue then, and the longest of it.
+    /// The queue since the latest look at how it follows, at the first cut, and the longest of it.
     queue: f64,
+    first: f64,
     longest: f64,
     /// When the latest answer came that had waited in it.
     met: f64,

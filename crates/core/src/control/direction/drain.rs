@@ -207,6 +207,7 @@ impl DirectionState {
             cut: context.now,
             since: context.now,
             queue,
+            first: queue,
             longest: queue,
             met: self.latest.map_or(context.now, |p| p.came),
             before: None,
@@ -238,7 +239,10 @@ impl DirectionState {
             return self.has_gone(&drain, context);
         }
         drain.met = self.latest.map_or(drain.met, |p| p.came);
-        if self.comes_less(queue, &drain, context) || self.outlasts(&drain, context) {
+        if self.comes_less(queue, &drain, context)
+            || self.yields(queue, &drain, context)
+            || self.outlasts(&drain, context)
+        {
             return self.not_here(&drain, queue, context);
         }
         let left = self.latest.map_or(0.0, |p| p.left);

@@ -50,6 +50,30 @@ impl DirectionState {
         is_fresh && heard && stays && comes < ARRIVES * drain.capacity
     }
 
+    /// Whether the queue towards us, where directions are told apart, is what it was, or longer, and half of what came when
+    /// the cut was made comes no more. A line that has become slower goes on to send what it carries as long as something
+    /// waits; what we leave on a line that others fill is theirs (decision 0120).
+    pub(super) fn yields(&self, queue: f64, drain: &Drain, context: &Context) -> bool {
+        let one = self.dir == Direction::Down && self.is_attributed;
+        let Some(p) = self.latest.filter(|_| one) else {
+            return false;
+        };
+        if self.is_volatile(context.now) || queue < (1.5 * context.rise).max(STILL * drain.longest)
+        {
+            return false;
+        }
+        // What was under way at the cut comes until then, at the line's rate.
+        let heard = drain.cut + context.rtt + drain.first;
+        let packets = PACKETS * context.packet / drain.at_cut.max(1.0);
+        let span = LOOKED_AT.max(4.0 * context.pace).max(packets);
+        let before = self.meter.between(drain.cut, heard);
+        let since = self.meter.between(p.came - span, p.came);
+        let (Some(before), Some(since)) = (before, since) else {
+            return false;
+        };
+        p.came > heard + span && since / span < ARRIVES * before / (heard - drain.cut)
+    }
+
     /// Towards us a queue that stands keeps arrivals at what the line carries; where less comes and
     /// there still is a queue, it is elsewhere.
     pub(super) fn contradicts(
@@ -201,6 +225,43 @@ mod tests {
             assert!(all.iter().any(Option::is_some), "{all:?}");
             assert_eq!(all.last(), Some(&None), "{all:?}");
         }
+    }
+
+    /// Whether a queue of 100 ms towards us that stays after a cut is thought to be others', where 1 MB/s come until what was
+    /// under way at the cut has come, and so much of it from then on.
+    fn is_others(share: f64) -> bool {
+        let mut way = DirectionState::new(Direction::Down);
+        way.believe(1e6, 0.0);
+        let mut drain = None;
+        for n in 0..250 {
+            let t = f64::from(n) * 0.01;
+            let context = Context::of_test(t);
+            let obeys = (t - 1.0 - context.rtt - 0.1).max(0.0);
+            way.meter.note(t, 1e6 * (t - (1.0 - share) * obeys));
+            let point = Point {
+                left: t - context.rtt,
+                came: t,
+                queue: if t < 0.9 { 0.0 } else { 0.1 },
+            };
+            way.observe(point, &context);
+            if n == 100 {
+                drain = Some(way.drain_now(&context));
+            }
+            if let Some(drain) = &drain
+                && way.yields(0.1, drain, &context)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn a_queue_that_stays_while_what_comes_obeys_a_cut_is_others() {
+        assert!(is_others(0.3));
+        // One that has become slower goes on to send what it carries.
+        assert!(!is_others(1.0));
+        assert!(!is_others(0.7));
     }
 
     #[test]

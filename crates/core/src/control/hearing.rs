@@ -204,6 +204,11 @@ impl Controller {
         if shorter || longer {
             self.rerouted(now);
         }
+        // Neither direction has a queue: what one was thought to have become longer by is forgotten (decision 0120).
+        if shorter && self.offsets.is_some() && one_way.is_some() {
+            self.offsets = None;
+            self.more = 0.0;
+        }
         if longer {
             let base_ms = self.base.value().unwrap_or(delay) * 1e3;
             self.actions

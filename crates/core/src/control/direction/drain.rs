@@ -241,6 +241,7 @@ impl DirectionState {
         drain.met = self.latest.map_or(drain.met, |p| p.came);
         if self.comes_less(queue, &drain, context)
             || self.yields(queue, &drain, context)
+            || self.is_unresponsive(&drain, context)
             || self.outlasts(&drain, context)
         {
             return self.not_here(&drain, queue, context);

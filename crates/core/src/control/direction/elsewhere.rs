@@ -134,7 +134,11 @@ impl DirectionState {
 
     /// Whether as much comes as before and the queue is what it was, long after whoever sends must have heard of the cut:
     /// what comes does not make the queue, and cutting it only makes one here.
-    fn is_unresponsive(&self, drain: &Drain, context: &Context) -> bool {
+    pub(super) fn is_unresponsive(&self, drain: &Drain, context: &Context) -> bool {
+        let is_one = self.dir == Direction::Down && self.is_attributed;
+        if !is_one || self.is_volatile(context.now) {
+            return false;
+        }
         let heard = drain.cut + OUTLASTS * drain.longest + context.rtt + HEARS;
         if drain.met < heard + LOOKED_AT {
             return false;

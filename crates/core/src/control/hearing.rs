@@ -204,10 +204,15 @@ impl Controller {
         if shorter || longer {
             self.rerouted(now);
         }
-        // Neither direction has a queue: what one was thought to have become longer by is forgotten (decision 0120).
-        if shorter && self.offsets.is_some() && one_way.is_some() {
+        // Neither direction has a queue: what one was thought to have become longer by is forgotten (decision 0121).
+        if let Some(before) = self
+            .lengthened_from
+            .filter(|_| shorter && one_way.is_some())
+        {
             self.offsets = None;
             self.more = 0.0;
+            let still = delay > before + self.base.rise();
+            self.lengthened_from = still.then_some(before);
         }
         if longer {
             let base_ms = self.base.value().unwrap_or(delay) * 1e3;

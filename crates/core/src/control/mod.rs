@@ -103,6 +103,8 @@ pub struct Controller {
     offsets: Option<(f64, f64)>,
     /// By how much more the way there takes than the way back, compared with then, s.
     more: f64,
+    /// What the base was before one direction was found to have become longer, s, until it is that again.
+    lengthened_from: Option<f64>,
     /// What the clocks of far sides tell, and when they told both directions apart.
     peer_clocks: PeerClocks,
     told_apart: f64,
@@ -178,6 +180,7 @@ impl Controller {
             base: Base::default(),
             offsets: None,
             more: 0.0,
+            lengthened_from: None,
             peer_clocks: PeerClocks::default(),
             told_apart: f64::MIN,
             clocks_off: 0.0,
@@ -343,6 +346,7 @@ impl Controller {
         }
         self.offsets = None;
         self.more = 0.0;
+        self.lengthened_from = None;
         self.attributed = None;
         self.in_flight = InFlight::default();
         self.rerouted(seconds(now));
@@ -381,7 +385,9 @@ impl Controller {
 
     /// The way of direction `i` has become so much longer, s.
     fn lengthened(&mut self, i: Direction, by: f64, now: f64) {
-        self.base.move_to(self.base.value().unwrap_or(0.0) + by);
+        let base = self.base.value().unwrap_or(0.0);
+        self.lengthened_from.get_or_insert(base);
+        self.base.move_to(base + by);
         if let Some((there, back)) = &mut self.offsets {
             match i {
                 Direction::Up => *there += by,

@@ -52,6 +52,35 @@ fn another_reflector_has_another_base() {
     assert_eq!(base_ms(&c), Some(12));
 }
 
+#[test]
+fn a_way_that_is_short_again_is_short_in_both_directions() {
+    let mut c = controller();
+    answers(&mut c, 0, 30, 20 * MS, true);
+    // A neighbour's upload looked like a way that has become longer by a second; it has ended.
+    c.lengthened(UP, 1.0, 3.0);
+    answers(&mut c, 31, 3, 420 * MS, true);
+    answers(&mut c, 34, 3, 20 * MS, true);
+    assert_eq!((base_ms(&c), c.lengthened_from), (Some(20), None));
+    // 80 ms from us.
+    let at = 4000 * MS;
+    let (there, back) = (0.090, 0.010);
+    c.probed(at);
+    c.answered(
+        at + 100 * MS,
+        Answered {
+            sent: at,
+            came: at + 100 * MS,
+            left_unseen: false,
+            one_way: Some(OneWay { there, back }),
+        },
+    );
+    let view = c.view(at + 100 * MS);
+    assert!(
+        view.up.queue_ms > 70.0 && view.down.queue_ms < 10.0,
+        "{view:?}"
+    );
+}
+
 /// How much of an upload is let out after three seconds, bytes/s, where each probe waits in our own shaper for a full
 /// packet or a part of one.
 fn let_out_behind_our_shaper(left_unseen: bool) -> f64 {

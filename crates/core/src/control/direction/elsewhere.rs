@@ -231,9 +231,9 @@ mod tests {
         }
     }
 
-    /// Whether a queue of 100 ms towards us that stays after a cut is thought to be others', where 1 MB/s come until what was
-    /// under way at the cut has come, and so much of it from then on.
-    fn is_others(share: f64) -> bool {
+    /// Whether a queue of 100 ms towards us that stays after a cut for so long, s, is thought to be others', where 1 MB/s
+    /// come until what was under way at the cut has come, and so much of it from then on.
+    fn is_others(share: f64, lasts: f64) -> bool {
         let mut way = DirectionState::new(Direction::Down);
         way.believe(1e6, 0.0);
         let mut drain = None;
@@ -245,16 +245,23 @@ mod tests {
             let point = Point {
                 left: t - context.rtt,
                 came: t,
-                queue: if t < 0.9 { 0.0 } else { 0.1 },
+                queue: if (0.9..1.0 + lasts).contains(&t) {
+                    0.1
+                } else {
+                    0.0
+                },
             };
             way.observe(point, &context);
             if n == 100 {
                 drain = Some(way.drain_now(&context));
             }
-            if let Some(drain) = &drain
-                && way.yields(0.1, drain, &context)
+            if let Some(drain) = &mut drain
+                && !way.run.is_empty()
             {
-                return true;
+                drain.met = t;
+                if way.yields(0.1, drain, &context) || way.is_unresponsive(drain, &context) {
+                    return true;
+                }
             }
         }
         false
@@ -262,10 +269,12 @@ mod tests {
 
     #[test]
     fn a_queue_that_stays_while_what_comes_obeys_a_cut_is_others() {
-        assert!(is_others(0.3));
-        // One that has become slower goes on to send what it carries.
-        assert!(!is_others(1.0));
-        assert!(!is_others(0.7));
+        assert!(is_others(0.3, 0.7));
+        // A line that has become slower goes on to send what it carries until the queue has gone.
+        assert!(!is_others(1.0, 0.7));
+        assert!(!is_others(0.7, 0.7));
+        // What does not obey a cut is not helped by it.
+        assert!(is_others(1.0, 1.0));
     }
 
     #[test]

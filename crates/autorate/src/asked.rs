@@ -273,7 +273,7 @@ impl Reflector {
         Some(Delay {
             middle,
             queue: middle.saturating_sub(self.least_ever?),
-            spread: places::spread(delays.iter().copied()),
+            spread: places::spread(&delays),
         })
     }
 }

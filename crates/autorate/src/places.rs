@@ -121,15 +121,17 @@ fn least_spread(samples: &[(IpAddr, Duration)]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable();
     let of_places = sorted.chunk_by(|a, b| a.0 == b.0);
-    let spreads = of_places.filter_map(|trips| spread(trips.iter().map(|t| t.1)));
+    let spreads = of_places.filter_map(|trips| {
+        let took: Vec<Duration> = trips.iter().map(|t| t.1).collect();
+        spread(&took)
+    });
     spreads.map(|s| s.as_secs_f64()).reduce(f64::min)
 }
 
 /// How far apart `sorted` times are, the middle one and the least; `None`: they are too few.
-pub(crate) fn spread(sorted: impl ExactSizeIterator<Item = Duration> + Clone) -> Option<Duration> {
-    let middle = sorted.clone().nth(sorted.len() / 2)?;
-    let least = sorted.clone().next()?;
-    (sorted.len() >= FEWEST_APART).then(|| middle.saturating_sub(least))
+pub(crate) fn spread(sorted: &[Duration]) -> Option<Duration> {
+    let (middle, least) = (sorted.get(sorted.len() / 2)?, sorted.first()?);
+    (sorted.len() >= FEWEST_APART).then(|| middle.saturating_sub(*least))
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(crate) enum Lab {
     /// `run` in drawn homes, in virtual time with real TCP, beside evenkeel that was told the line
     Homes(crate::homes::Homes),
     /// What each rule of the controller of `run` is good for: drawn homes and fluids without it
-    Ablation(crate::homes::Ablation),
+    Ablation(crate::ablation::Ablation),
     /// What `run` calls in a guest
     #[command(hide = true)]
     Inside(InsideArgs),

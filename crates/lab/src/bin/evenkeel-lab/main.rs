@@ -4,6 +4,7 @@
 //! because a gateway needs neither charts nor fonts nor kernels. This file reads the command line
 //! and hands over; each command has a file of its own.
 
+mod ablation;
 mod bench;
 mod framing;
 mod guests;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         Command::Lab(lab::Lab::Framing(args)) => framing::framing(&args),
         Command::Lab(lab::Lab::Bench(args)) => bench::bench(&args),
         Command::Lab(lab::Lab::Homes(args)) => homes::homes(&args),
-        Command::Lab(lab::Lab::Ablation(args)) => homes::ablation(&args),
+        Command::Lab(lab::Lab::Ablation(args)) => ablation::ablation(&args),
         Command::Lab(lab::Lab::Inside(args)) => guests::inside(&args),
         Command::Results(args) => results::results(&args),
         Command::Report(args) => report::report(&args),

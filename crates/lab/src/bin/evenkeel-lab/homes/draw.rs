@@ -33,7 +33,7 @@ pub(super) const CONDITIONS: [&str; 5] = [
 
 /// A home.
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(crate) struct Home {
     pub seed: u64,
     /// What it is, in a line.
     pub about: String,
@@ -114,7 +114,7 @@ struct Access {
 }
 
 /// Draws a home.
-pub(super) fn draw(seed: u64) -> Result<Home, Failure> {
+pub(crate) fn draw(seed: u64) -> Result<Home, Failure> {
     let random = |stream| Random::new(seed, stream);
     let access = access(&mut random(stream::ACCESS));
     let mut line = line(seed, &access);

@@ -38,7 +38,7 @@ const MTU: u32 = 1500;
 /// What is regretted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Average increase, ms.
     Increase,
     /// Its 99th percentile, ms.
@@ -98,7 +98,7 @@ impl Kind {
 
 /// How much more of something bad there was than under the oracle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Regret {
+pub(crate) struct Regret {
     pub kind: Kind,
     pub value: f64,
     /// From here on it is noticed.
@@ -114,7 +114,7 @@ impl Regret {
 
 /// One condition in one home.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Judged {
+pub(crate) struct Judged {
     pub condition: String,
     /// Average increase, ms: its own and the oracle's.
     pub increase_ms: [f64; 2],
@@ -170,7 +170,7 @@ impl Judged {
     }
 
     /// How much worse something is.
-    pub(super) fn value(&self, kind: Kind) -> f64 {
+    pub(crate) fn value(&self, kind: Kind) -> f64 {
         let found = self.regrets.iter().find(|r| r.kind == kind);
         found.map_or(0.0, |r| r.value)
     }

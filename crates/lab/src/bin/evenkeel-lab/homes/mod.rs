@@ -6,7 +6,6 @@
 //! that is told, over all homes, and the homes where it costs most, so that a person can run them alone. What was
 //! measured before is not measured again. Non-goals: the model of lines alone, which is faster (`lines`).
 
-mod ablation;
 mod draw;
 mod judge;
 mod limits;
@@ -27,13 +26,15 @@ use serde::Serialize;
 
 use crate::progress;
 use crate::today::today;
-pub(crate) use ablation::{Ablation, ablation};
-use draw::{CONDITIONS, Home, draw};
-use judge::Judged;
+use draw::CONDITIONS;
+pub(crate) use draw::{Home, draw};
+#[cfg(test)]
+pub(crate) use judge::Regret;
+pub(crate) use judge::{Judged, Kind};
 use show::{Outcome, summary};
 
 /// What the others are judged beside.
-const ORACLE: &str = "evenkeel-oracle";
+pub(crate) const ORACLE: &str = "evenkeel-oracle";
 /// Beside what those are judged who share a line.
 const NONE: &str = "none";
 
@@ -150,7 +151,7 @@ fn conditions(args: &Homes) -> Vec<String> {
 }
 
 /// Runs one home; `done`: which one of how many it is.
-fn measure(
+pub(crate) fn measure(
     home: &Home,
     conditions: &[String],
     fresh: bool,
@@ -179,7 +180,7 @@ fn measure(
 }
 
 /// What each condition costs beside the oracle.
-fn judge(home: &Home, result: ResultFile) -> Outcome {
+pub(crate) fn judge(home: &Home, result: ResultFile) -> Outcome {
     let counts = |r: &&evenkeel_core::result::Run| r.instrument.void.is_empty();
     let of = |name| {
         result

@@ -21,7 +21,7 @@ const WORST: usize = 10;
 
 /// A home and what it came to.
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     pub seed: u64,
     pub about: String,
     pub kinds: Vec<&'static str>,

@@ -15,9 +15,7 @@ use evenkeel_terminal::table::{self, Table};
 use evenkeel_terminal::{Failure, cancelled_by_signals, print};
 use serde::Serialize;
 
-use super::draw::draw;
-use super::judge::{Judged, Kind};
-use super::{ORACLE, judge, measure};
+use crate::homes::{Judged, Kind, ORACLE, draw, judge, measure};
 use crate::lines::{Changed, Drawn, all_changes};
 
 /// The condition that has all rules.
@@ -225,8 +223,8 @@ fn show(rows: &[Row], args: &Ablation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::Regret;
     use super::*;
+    use crate::homes::Regret;
 
     fn judged(condition: &str, increase: f64, up: f64) -> Judged {
         Judged {

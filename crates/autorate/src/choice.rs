@@ -198,7 +198,7 @@ impl Choice {
             return None;
         }
         self.judged = now;
-        let passive = self.places.look();
+        let seen = self.places.look();
         let reflector = self.all.get_mut(self.used?)?;
         let delay = reflector.take_delay();
         let share = load(view);
@@ -216,7 +216,8 @@ impl Choice {
             own: delay.map(|d| d.queue.as_secs_f64()),
             rise: view.rise_ms / 1e3,
             spread,
-            passive,
+            their_spread: seen.spread,
+            passive: seen.passive,
             loaded: share >= LOADED,
         })?;
         reflector.doubts.add(now);

@@ -19,6 +19,8 @@ const MOST: usize = 128;
 const FEWEST: usize = 3;
 /// Of fewer to the same place it cannot be said how far they are apart.
 const FEWEST_APART: usize = 4;
+/// They are of the same time as answers of a stretch if they are so far apart.
+const LASTS: Duration = Duration::from_millis(250);
 /// A place whose round trips differ by so much was met with a queue and without.
 const APART: Duration = Duration::from_millis(10);
 
@@ -29,8 +31,15 @@ pub(crate) struct Passive {
     pub(crate) queue: f64,
     /// How many places were met.
     pub(crate) places: usize,
+}
+
+/// All that a stretch showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Seen {
+    /// `None`: too little of places whose distance is known.
+    pub(crate) passive: Option<Passive>,
     /// How far round trips to the same place were apart, the middle one and the least, s, at the place where that is
-    /// least; `None`: there were too few.
+    /// least; its distance need not be known. `None`: there were too few.
     pub(crate) spread: Option<f64>,
 }
 
@@ -42,11 +51,19 @@ struct Place {
     calm: bool,
 }
 
+/// A round trip that ended.
+#[derive(Debug, Clone, Copy)]
+struct Trip {
+    remote: IpAddr,
+    took: Duration,
+    came: Duration,
+}
+
 /// Places that connections lead to, and what they saw since the last look.
 #[derive(Debug, Clone)]
 pub(crate) struct Places {
     all: Recent<IpAddr, Place>,
-    samples: Vec<(IpAddr, Duration)>,
+    samples: Vec<Trip>,
 }
 
 impl Default for Places {
@@ -73,17 +90,27 @@ impl Places {
             place.least = place.least.min(took);
             place.most = place.most.max(took);
             place.calm |= calm;
-            self.samples.push((s.remote, took));
+            self.samples.push(Trip {
+                remote: s.remote,
+                took,
+                came: s.came,
+            });
         }
     }
 
     /// What they saw since the last look.
-    pub(crate) fn look(&mut self) -> Option<Passive> {
+    pub(crate) fn look(&mut self) -> Seen {
         let samples = std::mem::take(&mut self.samples);
+        Seen {
+            spread: least_spread(&samples),
+            passive: self.passive(samples),
+        }
+    }
+
+    fn passive(&self, samples: Vec<Trip>) -> Option<Passive> {
         let mut met: Vec<IpAddr> = Vec::new();
         let mut excess: Vec<f64> = Vec::new();
-        let spread = least_spread(&samples);
-        for (remote, took) in samples {
+        for Trip { remote, took, .. } in samples {
             let Some(place) = self.all.get(&remote) else {
                 continue;
             };
@@ -98,7 +125,6 @@ impl Places {
         (excess.len() >= FEWEST).then_some(Passive {
             queue,
             places: met.len(),
-            spread,
         })
     }
 
@@ -117,13 +143,15 @@ impl Places {
 }
 
 /// How far apart round trips are, s: the middle one and the least to the same place, where that is least.
-fn least_spread(samples: &[(IpAddr, Duration)]) -> Option<f64> {
+fn least_spread(samples: &[Trip]) -> Option<f64> {
     let mut sorted = samples.to_vec();
-    sorted.sort_unstable();
-    let of_places = sorted.chunk_by(|a, b| a.0 == b.0);
+    sorted.sort_unstable_by_key(|t| (t.remote, t.took));
+    let of_places = sorted.chunk_by(|a, b| a.remote == b.remote);
     let spreads = of_places.filter_map(|trips| {
-        let took: Vec<Duration> = trips.iter().map(|t| t.1).collect();
-        spread(&took)
+        let came = trips.iter().map(|t| t.came);
+        let lasts = came.clone().max()?.saturating_sub(came.min()?);
+        let took: Vec<Duration> = trips.iter().map(|t| t.took).collect();
+        spread(&took).filter(|_| lasts >= LASTS)
     });
     spreads.map(|s| s.as_secs_f64()).reduce(f64::min)
 }
@@ -151,7 +179,7 @@ mod tests {
     }
 
     fn look(places: &mut Places) -> Option<(u32, usize)> {
-        let seen = places.look()?;
+        let seen = places.look().passive?;
         Some(((seen.queue * 1e3).round() as u32, seen.places))
     }
 
@@ -182,6 +210,15 @@ mod tests {
     #[test]
     fn round_trips_to_the_same_place_are_compared() {
         let mut places = Places::default();
+        // Over the time of a stretch.
+        let samples = |all: &[(u8, u32)]| {
+            let mut samples = samples(all);
+            for (n, s) in samples.iter_mut().enumerate() {
+                s.left += MS * 60 * n as u32;
+                s.came += MS * 60 * n as u32;
+            }
+            samples
+        };
         let calm = [(1, 10), (2, 90)];
         places.note(&samples(&calm), true);
         // Two places at two distances: one dawdles.
@@ -196,10 +233,17 @@ mod tests {
             (1, 70),
         ];
         places.note(&samples(&both), false);
-        let spread = places.look().unwrap().spread.unwrap();
+        let spread = places.look().spread.unwrap();
         assert!((spread - 0.002).abs() < 1e-9, "{spread}");
         places.note(&samples(&[(1, 11), (1, 30), (2, 99)]), false);
-        assert_eq!(places.look().unwrap().spread, None, "too few");
+        assert_eq!(places.look().spread, None, "too few");
+        // How far away it is need not be known.
+        let far = [(3, 40), (3, 41), (3, 43), (3, 44), (3, 44), (3, 44)];
+        places.note(&samples(&far[2..]), false);
+        assert_eq!(places.look().spread, None, "too short a time");
+        places.note(&samples(&far), false);
+        let seen = places.look();
+        assert!(seen.passive.is_none() && seen.spread.is_some(), "{seen:?}");
     }
 
     #[test]

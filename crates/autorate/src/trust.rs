@@ -44,7 +44,7 @@ const SINGLE_IN_FRONT: u32 = 2;
 pub(crate) const NEAR: f64 = 0.001;
 /// So many of waiting alone, and of scattering alone, which the line's load does not explain.
 const ALONE: u32 = 10;
-const SCATTERS: u32 = 4;
+const SCATTERS: u32 = 2;
 /// A doubt lasts so long, and the next one twice as long, so many times.
 const DOUBTED: Duration = Duration::from_secs(600);
 const DOUBLED: u32 = 5;
@@ -90,8 +90,10 @@ pub(crate) struct Stretch {
     pub(crate) own: Option<f64>,
     /// From which on that means something, s.
     pub(crate) rise: f64,
-    /// How far answers were apart, the middle one and the least, s; `None`: there were too few.
+    /// How far answers were apart, the middle one and the least, s, and how far round trips of connections were; `None`:
+    /// there were too few.
     pub(crate) spread: Option<f64>,
+    pub(crate) their_spread: Option<f64>,
     /// What connections saw.
     pub(crate) passive: Option<Passive>,
     /// Enough passes to make a queue.
@@ -218,17 +220,17 @@ pub(crate) fn scatters(spread: f64) -> bool {
 
 fn says(stretch: &Stretch) -> Option<Says> {
     let own = stretch.own?;
-    let Some(passive) = stretch.passive else {
-        // Nobody passes, or round trips take longer than a stretch: that it waits no more is all that can be known.
-        return (own < stretch.rise).then_some(Says::WaitsNoMore);
-    };
     // A queue of the line makes the round trips of both longer, at the same time and by the same.
-    if let (Some(own), Some(theirs)) = (stretch.spread, passive.spread)
+    if let (Some(own), Some(theirs)) = (stretch.spread, stretch.their_spread)
         && scatters(own)
         && theirs < MOVES * own
     {
         return Some(Says::Scatters(own));
     }
+    let Some(passive) = stretch.passive else {
+        // Nobody passes, or round trips take longer than a stretch: that it waits no more is all that can be known.
+        return (own < stretch.rise).then_some(Says::WaitsNoMore);
+    };
     let queue = passive.queue;
     let waits = own > stretch.rise.max(STILL);
     if queue > QUEUE.max(2.0 * stretch.rise) && stretch.loaded {
@@ -255,10 +257,10 @@ mod tests {
             own: Some(own / 1e3),
             rise: 0.001,
             spread: None,
+            their_spread: None,
             passive: passive.map(|(queue, places)| Passive {
                 queue: queue / 1e3,
                 places,
-                spread: None,
             }),
             loaded,
         }
@@ -266,23 +268,19 @@ mod tests {
 
     /// The same where answers are so far apart, ms, and round trips so far.
     fn scattered(own: f64, theirs: Option<f64>) -> Stretch {
-        let second = second(own, Some((1.0, 2)), true);
         Stretch {
             spread: Some(own / 1e3),
-            passive: second.passive.map(|p| Passive {
-                spread: theirs.map(|ms| ms / 1e3),
-                ..p
-            }),
+            their_spread: theirs.map(|ms| ms / 1e3),
             // What the hop does was taken for what the line does by itself.
             rise: 0.1,
-            ..second
+            ..second(own, None, true)
         }
     }
 
     #[test]
     fn what_scatters_alone_under_load_is_slow_to_answer() {
         for (own, theirs, doubt) in [
-            (25.0, Some(1.0), Some((4, Doubt::SlowToAnswer(0.025)))),
+            (25.0, Some(1.0), Some((2, Doubt::SlowToAnswer(0.025)))),
             // A line that jitters, or whose queue comes and goes, does so for both.
             (25.0, Some(12.0), None),
             (25.0, None, None),

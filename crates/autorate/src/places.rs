@@ -17,9 +17,9 @@ use evenkeel_core::recent::Recent;
 const MOST: usize = 128;
 /// Fewer round trips say nothing.
 const FEWEST: usize = 3;
-/// Of fewer to the same place it cannot be said how far they are apart.
+/// Of fewer round trips to the same place it cannot be said how far they are apart: the middle one is the third.
 const FEWEST_APART: usize = 4;
-/// They are of the same time as answers of a stretch if they are so far apart.
+/// They are of the same time as answers of a stretch if they came over half of it at least (decision 0119; not varied).
 const LASTS: Duration = Duration::from_millis(250);
 /// A place whose round trips differ by so much was met with a queue and without.
 const APART: Duration = Duration::from_millis(10);

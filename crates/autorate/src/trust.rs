@@ -42,7 +42,8 @@ const SEVERAL_IN_FRONT: u32 = 1;
 const SINGLE_IN_FRONT: u32 = 2;
 /// What answers sooner is hardly beyond an access line, s.
 pub(crate) const NEAR: f64 = 0.001;
-/// So many of waiting alone, and of scattering alone, which the line's load does not explain.
+/// So many of waiting alone, and of scattering alone: the latter compares answers with round trips of the same time, so that two
+/// are enough (decision 0119, which has four as well).
 const ALONE: u32 = 10;
 const SCATTERS: u32 = 2;
 /// A doubt lasts so long, and the next one twice as long, so many times.

@@ -257,8 +257,8 @@ impl Daemon {
         if is_followed && !wants_witnesses {
             self.far_ends.rest();
         }
-        let tells_apart = reflector.is_some_and(Reflector::tells_apart);
-        if is_followed && tells_apart && !wants_witnesses {
+        let tells_apart = is_followed && reflector.is_some_and(Reflector::tells_apart);
+        if tells_apart && !wants_witnesses {
             return Ok(());
         }
         let samples = self.samples(now)?;

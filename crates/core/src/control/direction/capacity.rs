@@ -149,6 +149,8 @@ impl DirectionState {
     pub(super) fn proven(&mut self, reached: f64, context: &Context) {
         self.capacity = Some((self.bounded(reached), context.now));
         self.alone = self.alone.max(reached);
+        self.tested = reached;
+        self.losses.refuted_by(reached);
         self.prior = None;
     }
 }

@@ -100,11 +100,48 @@ impl DirectionState {
             return stood;
         }
         if context.now > c.test && self.run.len() >= 2 && self.is_loaded(context) {
+            // What does not follow this cut either is still theirs.
+            self.contested = context.now;
             return self.doubt(self.known(), self.volatility, context);
         }
         Outcome::Changed(Reason::Shared {
             dir: self.dir,
             queue_ms: queue * 1e3,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Direction;
+    use crate::control::rate_fit::Point;
+
+    #[test]
+    fn what_does_not_follow_a_test_is_still_theirs() {
+        let mut way = DirectionState::new(Direction::Down);
+        way.believe(1e6, 0.0);
+        way.compete(0.1, &Context::of_test(0.0));
+        for n in 1..=450 {
+            let now = f64::from(n) * 0.02;
+            let context = Context::of_test(now);
+            way.meter.note(now, 5e5 * now);
+            let (left, queue) = (now - context.rtt, 0.08 + 0.04 * f64::from(n % 2));
+            way.observe(
+                Point {
+                    left,
+                    came: now,
+                    queue,
+                },
+                &context,
+            );
+            let _ = way.decide(&context, true);
+            if way.is_draining() {
+                assert!(now > TESTS[0]);
+                assert!(way.is_contested_again(now + 1.0));
+                return;
+            }
+        }
+        panic!("it is not tested");
     }
 }

@@ -25,6 +25,9 @@ const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
 const FOLLOWED_OFTEN: u32 = 3;
 
+/// So many probes in a row that all waited for longer than half a packet takes met a queue, however short.
+const MANY: usize = 8;
+const HALF: f64 = 0.5;
 /// Nothing stalls for longer than this, s: what stands longer is a queue, whatever explains it.
 const STALLS: f64 = 1.0;
 /// A queue is ours if we made this share of it.
@@ -64,7 +67,23 @@ impl DirectionState {
             }
             Some(_) => 0.0,
         };
-        queue >= least.max(2.0 * context.packet / found.capacity + context.beside)
+        let packet = context.packet / found.capacity;
+        let packets = if self.never_ends(HALF * packet + context.beside, context) {
+            0.0
+        } else {
+            2.0 * packet
+        };
+        queue >= least.max(packets + context.beside)
+    }
+
+    /// Whether all of many probes in a row waited for longer than `least`, s: the rest of a single packet is as often
+    /// shorter than half of it. What stalled is answered at once.
+    fn never_ends(&self, least: f64, context: &Context) -> bool {
+        let ends = self.run.iter().last().zip(self.run.iter().next());
+        let lasts = ends.map_or(0.0, |(last, first)| last.came - first.came);
+        self.run.len() >= MANY
+            && lasts > HALF * MANY as f64 * context.pace
+            && self.run.iter().all(|p| p.queue > least)
     }
 
     /// What stands has stood for longer than anything stalls.
@@ -280,7 +299,11 @@ impl DirectionState {
                         return self.not_here(&drain, queue, context);
                     }
                 }
-                drain.since = context.now;
+                // What was sent until the latest probe left is known.
+                drain.since = match self.dir {
+                    Direction::Up if context.probed => left,
+                    _ => context.now,
+                };
                 drain.queue = queue;
                 if self.is_attributed || self.dir == Direction::Up {
                     let found = drain.found.map_or(f64::MAX, |f| f.capacity);
@@ -495,5 +518,34 @@ mod tests {
             before: 1e6,
         };
         assert!((held_after_a_queue(Phase::ProbeUp(step)) - 1.0).abs() < 1e-9);
+    }
+
+    /// Whether something is learned of an upload of 40 kB/s, where a packet takes 38 ms, while probes wait for so long by turns.
+    fn learns_of(waits: [f64; 2]) -> bool {
+        let mut way = DirectionState::new(Direction::Up);
+        for n in 0..100 {
+            let now = f64::from(n) * 0.05;
+            way.meter.note(now, 4e4 * now);
+            let queue = waits[n as usize % 2];
+            let context = Context::of_test(now);
+            let left = now - context.rtt - queue;
+            way.observe(
+                Point {
+                    left,
+                    came: now,
+                    queue,
+                },
+                &context,
+            );
+            let _ = way.decide(&context, true);
+        }
+        way.capacity.is_some()
+    }
+
+    #[test]
+    fn what_never_ends_is_a_queue_even_of_less_than_two_packets() {
+        assert!(learns_of([0.030, 0.034]));
+        assert!(!learns_of([0.012, 0.034]));
+        assert!(!learns_of([0.001, 0.034]));
     }
 }

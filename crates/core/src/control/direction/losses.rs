@@ -14,7 +14,8 @@
 //! evidence, since a sender that starts loses much once; what our own queue threw away is not the line's; a line that has
 //! shown a queue shows others; a burst towards us has passed the line's buffer before it meets our shaper, so what it loses
 //! there says nothing of a rate (decision 0101). A retransmission comes round trips after what it is for, so a stretch after
-//! a cut begins late, and what our own queue threw away before a stretch counts in it. Non-goals: random losses of a few in
+//! a cut begins late, and what our own queue threw away before a stretch counts in it; from us nothing is held at first, and
+//! what is lost until it is says nothing either (decision 0123). Non-goals: random losses of a few in
 //! a hundred, which senders live with.
 
 use std::collections::VecDeque;
@@ -45,6 +46,9 @@ const SUSTAINED: f64 = 0.5;
 /// nothing of that.
 const HELPED: f64 = 0.6;
 const DECISIVE: f64 = 0.85;
+/// No line that anybody uses loses more than this share by itself: more is what was lost before the cut, which senders go
+/// on to send again after timeouts.
+const MOST_BY_ITSELF: f64 = 0.2;
 /// A stretch is so long at least, s, and begins so long after a cut, s, or so many round trips.
 const STRETCH: f64 = 1.0;
 const SETTLES: f64 = 1.0;
@@ -61,6 +65,10 @@ const ALIKE: f64 = 0.15;
 /// More is tried after so long, s, up to so long.
 const FIRST_WAIT: f64 = 2.0;
 const LONGEST_WAIT: f64 = 60.0;
+/// What was found by losses is too low by an unknown share of what was lost: it is tried in so many steps.
+const STEPS: f64 = 3.0;
+/// So many times what losses showed passes without any: they were a burst's, or the line has become faster.
+const REFUTES: f64 = 1.5;
 /// Every step of a try is waited for so long, s, where losses were the evidence within the latest minute.
 pub(super) const SHOWS: f64 = 2.0;
 const LATELY: f64 = 60.0;
@@ -92,6 +100,8 @@ pub(super) struct Losses {
     from: Option<(f64, TcpPayload)>,
     /// None begins before this.
     not_before: f64,
+    /// What is sent was not held until then, s.
+    unheld: f64,
     /// What our own queue had thrown away of late: when, bytes.
     dropped: VecDeque<(f64, f64)>,
     /// What passed of late: when, bytes/s.
@@ -99,8 +109,9 @@ pub(super) struct Losses {
     test: Option<Test>,
     /// So many stretches in a row had losses.
     in_a_row: u32,
-    /// What the line was found to carry by losses.
+    /// What the line was found to carry by losses, and what passed, in part, when there were some: it carries less.
     found: Option<f64>,
+    lossy: f64,
     /// The longest queue that followed a cut, bytes.
     held: f64,
     /// The line loses this share by itself, as of then.
@@ -115,11 +126,13 @@ impl Default for Losses {
         Losses {
             from: None,
             not_before: 0.0,
+            unheld: f64::MIN,
             dropped: VecDeque::new(),
             passed: VecDeque::new(),
             test: None,
             in_a_row: 0,
             found: None,
+            lossy: 0.0,
             held: 0.0,
             by_itself: (0.0, 0.0),
             wait: FIRST_WAIT,
@@ -132,6 +145,14 @@ impl Losses {
     /// The line held so many bytes.
     pub(super) fn held(&mut self, bytes: f64) {
         self.held = self.held.max(bytes);
+    }
+
+    /// So much, bytes/s, has passed without losses: they were no evidence of a rate that is far lower.
+    pub(super) fn refuted_by(&mut self, reached: f64) {
+        if self.found.is_some_and(|found| reached > REFUTES * found) {
+            self.found = None;
+            self.latest = f64::MIN;
+        }
     }
 
     /// Our own queue has thrown away so many bytes by now.
@@ -229,6 +250,13 @@ impl DirectionState {
             return Outcome::Nothing;
         }
         let late = settles(context);
+        if self.is_unheld(context) {
+            self.losses.unheld = now;
+        } else if now < self.losses.unheld + late {
+            self.losses.from = None;
+            self.losses.in_a_row = 0;
+            return Outcome::Nothing;
+        }
         let began = self.losses.from.map_or(now, |from| from.0);
         let Some(share) = self.losses.share(payload, context.packet, late, now) else {
             return Outcome::Nothing;
@@ -241,7 +269,12 @@ impl DirectionState {
         let test = self.losses.test.take();
         if let Some(test) = test.filter(|t| share > HELPED * t.lost) {
             let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
-            return if capacity < DECISIVE * test.passed {
+            let is_decisive = capacity < DECISIVE * test.passed;
+            if is_decisive && share > MOST_BY_ITSELF {
+                self.losses.test = Some(test);
+                return Outcome::Nothing;
+            }
+            return if is_decisive {
                 self.loses_by_itself(test, share, context)
             } else {
                 self.loses(share, Some(test), context)
@@ -256,6 +289,16 @@ impl DirectionState {
             return Outcome::Nothing;
         }
         self.loses(share, None, context)
+    }
+
+    /// Whether what is sent meets the line's buffer as its senders send it, in bursts: it is not held.
+    fn is_unheld(&self, context: &Context) -> bool {
+        match self.phase {
+            Phase::Open(opening) if self.dir == Direction::Up => {
+                self.let_out(opening, context).is_none()
+            }
+            _ => false,
+        }
     }
 
     /// Whether so much passed since the stretch began as makes losses evidence of a rate. Towards us a burst that a short
@@ -295,7 +338,9 @@ impl DirectionState {
             Phase::ProbeUp(step) => most.max(step.before),
             _ => before.map_or(most, |c| most.min(c * (1.0 - lost))),
         };
-        let found = found.max(self.acknowledges(context)).max(FIRST);
+        // Losses alone do not say that a line is slower than the slowest that are sold.
+        let least = before.unwrap_or(FIRST).min(FIRST);
+        let found = found.max(self.acknowledges(context)).max(least);
         let losses = &mut self.losses;
         let is_same = losses
             .found
@@ -306,6 +351,7 @@ impl DirectionState {
             FIRST_WAIT
         };
         losses.found = Some(found);
+        losses.lossy = passed;
         losses.test = test.or(Some(Test {
             lost,
             passed,
@@ -343,6 +389,11 @@ impl DirectionState {
         self.error = GUESSED;
         self.phase = Phase::Steady;
         self.next_probe_up = context.now + wait;
+    }
+
+    /// A step up from `level` where losses are the evidence, as a share: so far is it from what is lost, in [`STEPS`] steps.
+    pub(super) fn step_without_losses(&self, level: f64) -> f64 {
+        ((self.losses.lossy / level).max(1.0).ln() / STEPS).exp_m1()
     }
 
     /// Losses, and no queue, showed of late what the line carries.
@@ -472,6 +523,63 @@ mod tests {
         assert!(!is_known_by_bursts(Direction::Down, 0.15));
         assert!(is_known_by_bursts(Direction::Up, 0.15));
         assert!(is_known_by_bursts(Direction::Down, 0.9));
+    }
+
+    #[test]
+    fn what_is_lost_before_it_is_held_says_nothing_of_a_rate() {
+        let (mut way, mut payload) = (DirectionState::new(Direction::Up), TcpPayload::default());
+        for n in 1..=20 {
+            let now = f64::from(n) * 0.5;
+            way.meter.note(now, 1e6 * now);
+            payload.all += 5e5;
+            if now < 3.6 {
+                payload.retransmitted += 1e5;
+            }
+            let context = Context {
+                known: now > 1.6,
+                ..Context::of_test(now)
+            };
+            assert_eq!(way.note_payload(payload, &context), Outcome::Nothing);
+        }
+    }
+
+    #[test]
+    fn what_was_lost_before_a_cut_comes_again_for_seconds() {
+        let (mut way, mut payload) = (DirectionState::new(Direction::Up), TcpPayload::default());
+        let mut passed = 0.0;
+        for n in 1..=24 {
+            let now = f64::from(n) * 0.5;
+            let cut = way.capacity.map(|c| c.0);
+            // Timeouts: most of what is sent after the cut was lost before it.
+            let sent = cut.map_or(1e6, |c| c.min(1e6)) * 0.5;
+            passed += sent;
+            payload.all += sent;
+            payload.retransmitted += 0.6 * sent;
+            way.meter.note(now, passed);
+            let _ = way.note_payload(payload, &Context::of_test(now));
+            assert!(now < 3.0 || cut.is_some_and(|c| c < 5e5), "{now} {cut:?}");
+        }
+    }
+
+    #[test]
+    fn what_passes_without_losses_refutes_them() {
+        let mut way = DirectionState::new(Direction::Up);
+        way.losses.found = Some(1e5);
+        way.losses.latest = 0.0;
+        let context = Context::of_test(5.0);
+        way.proven(1.4e5, &context);
+        assert!(way.shows_losses(5.0));
+        way.proven(1.6e5, &context);
+        assert!(!way.shows_losses(5.0));
+    }
+
+    #[test]
+    fn steps_are_as_large_as_what_losses_leave_open() {
+        let mut way = DirectionState::new(Direction::Up);
+        way.losses.lossy = 8e5;
+        let steps = [1e5, 8e5, 1e6].map(|level| way.step_without_losses(level));
+        assert!((steps[0] - 1.0).abs() < 1e-9, "{steps:?}");
+        assert_eq!(steps[1..], [0.0, 0.0]);
     }
 
     /// The step that follows one of a tenth that was used to the full for 2.5 s, where losses were the evidence or not.

@@ -52,6 +52,12 @@ impl DirectionState {
             let packet = self.capacity.map_or(0.0, |c| context.packet / c.0);
             let shows = (context.rise + context.wander + packet) / SHOWN;
             let shows = HEADROOM + shows.max(self.error).min(LARGEST_FIRST);
+            let shows = match self.capacity {
+                Some((c, _)) if self.shows_losses(context.now) => {
+                    shows.max(self.step_without_losses(c))
+                }
+                _ => shows,
+            };
             shows.max(self.stride) + 0.1 * self.volatility(context.now)
         }
     }
@@ -125,7 +131,7 @@ impl DirectionState {
         let first = self.first_step(context);
         self.phase = Phase::ProbeUp(Step {
             level: capacity * (1.0 + first),
-            next: self.next_step(first, context),
+            next: self.next_step(first, capacity * (1.0 + first), context),
             since: context.now,
             before: capacity,
         });
@@ -170,9 +176,9 @@ impl DirectionState {
             due.max(SHOWN)
         } else if wanted {
             due
-        } else if self.dir == Direction::Up && self.others_lag == 0.0 && passes > FULL * capacity {
-            // Our senders may need some round trips for it, longer ones than that of what is probed.
-            SHOWN
+        } else if self.others_lag == 0.0 && passes > FULL * capacity {
+            // Senders may need some round trips for it, longer ones than that of what is probed.
+            SHOWN.max(self.hold(context))
         } else {
             self.hold(context)
         };
@@ -191,11 +197,13 @@ impl DirectionState {
         self.rests(context)
     }
 
-    /// The step after one of this size. Where losses are the evidence a step that is too large is lost altogether, and
-    /// nothing but the loss shows that it is: steps do not grow there (decision 0105).
-    fn next_step(&self, step: f64, context: &Context) -> f64 {
+    /// The step after one of this size, which leads to `level`. Where losses are the evidence a step that is too large is
+    /// lost altogether, and nothing but the loss shows that it is: steps do not grow there (decision 0105), and become as
+    /// small as what they leave open (decision 0123).
+    fn next_step(&self, step: f64, level: f64, context: &Context) -> f64 {
         if self.shows_losses(context.now) {
-            step
+            let same = step.min(LARGEST_FIRST);
+            same.max(self.step_without_losses(level))
         } else {
             (step * GROWTH).min(LONGEST_STEP)
         }
@@ -213,7 +221,7 @@ impl DirectionState {
     fn goes_on(&mut self, step: Step, level: f64, context: &Context) -> Outcome {
         self.phase = Phase::ProbeUp(Step {
             level,
-            next: self.next_step(step.next, context),
+            next: self.next_step(step.next, level, context),
             since: context.now,
             before: step.before,
         });
@@ -266,9 +274,15 @@ mod tests {
     use super::*;
 
     /// The phase so long after a try began, s, on a line of which so much is used, and which changes so much.
-    fn phase_after_a_try(volatility: f64, level: f64, lasts: f64, used: f64) -> Phase {
+    fn phase_after_a_try(
+        dir: Direction,
+        volatility: f64,
+        level: f64,
+        lasts: f64,
+        used: f64,
+    ) -> Phase {
         let began = 9.0;
-        let mut way = DirectionState::new(Direction::Up);
+        let mut way = DirectionState::new(dir);
         way.believe(1e6, 0.0);
         way.volatility = (volatility, began);
         for n in 0..=(100.0 * lasts) as u32 {
@@ -287,17 +301,19 @@ mod tests {
     }
 
     #[test]
-    fn our_senders_have_time_to_use_a_step() {
-        let phase = |lasts, used| phase_after_a_try(0.0, 1.12, lasts, used);
-        assert!(matches!(phase(0.3, 0.97), Phase::ProbeUp(_)));
-        assert_eq!(phase(0.3, 0.5), Phase::Steady);
-        // But not for ever.
-        assert_eq!(phase(1.2, 0.97), Phase::Steady);
+    fn senders_have_time_to_use_a_step() {
+        for dir in Direction::BOTH {
+            let phase = |lasts, used| phase_after_a_try(dir, 0.0, 1.12, lasts, used);
+            assert!(matches!(phase(0.3, 0.97), Phase::ProbeUp(_)), "{dir}");
+            assert_eq!(phase(0.3, 0.5), Phase::Steady, "{dir}");
+            // But not for ever.
+            assert_eq!(phase(1.2, 0.97), Phase::Steady, "{dir}");
+        }
     }
 
     #[test]
     fn a_line_that_never_settles_is_tried_for_as_long_as_it_is_used() {
-        let phase = |used| phase_after_a_try(1.0, 1.25, 1.0, used);
+        let phase = |used| phase_after_a_try(Direction::Up, 1.0, 1.25, 1.0, used);
         assert!(matches!(phase(1.2), Phase::ProbeUp(_)));
         assert_eq!(phase(0.1), Phase::Steady);
     }

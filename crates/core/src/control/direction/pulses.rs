@@ -45,8 +45,11 @@ const USED: f64 = 0.6;
 const PAUSE: f64 = 0.5;
 /// Without answers for so long there is nothing to follow, s.
 const HEARD: f64 = 1.0;
-/// What stands for so long, s, although it should have gone, is not ours.
+/// What stands for longer than this, s, is not ours if so many times its length, or so many times this, should have gone,
+/// and less than this share of it has.
 const STAYS: f64 = 0.4;
+const OUTLASTS: f64 = 1.5;
+const FOLLOWS: f64 = 0.5;
 
 /// The rhythm, and what was heard of it.
 #[derive(Debug, Clone, Default)]
@@ -62,8 +65,33 @@ pub(super) struct Pulses {
     busy: Option<f64>,
     /// What the line was when it was last another one.
     was: f64,
-    /// Something stands since: when, and how long it was.
-    stands: Option<(f64, f64)>,
+    /// What the line was thought to carry when nothing stood last.
+    free: f64,
+    /// Something stands.
+    stands: Option<Standing>,
+}
+
+/// A queue of which less is to be left by and by.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    /// Since then; how long it was, and at least since; what the line was thought to carry before.
+    since: f64,
+    first: f64,
+    least: f64,
+    carried: f64,
+    /// By how much it should have become shorter, s, until then.
+    fall: f64,
+    until: f64,
+}
+
+impl Standing {
+    /// It did not become shorter as it should have.
+    fn is_not_ours(&self, queue: f64, wander: f64) -> bool {
+        let fell = self.first - queue;
+        self.until - self.since > STAYS
+            && self.fall > OUTLASTS * self.first.min(STAYS) + wander
+            && fell < FOLLOWS * self.first.min(self.fall)
+    }
 }
 
 impl DirectionState {
@@ -180,6 +208,32 @@ impl DirectionState {
         self.error = WALKS;
     }
 
+    /// What others' queue taught is forgotten: the line carries what it `carried` before, at least.
+    fn forgets(&mut self, carried: f64, context: &Context) {
+        let known = self.capacity.map_or(0.0, |c| c.0).max(carried);
+        self.capacity = Some((known, context.now));
+        self.pulses.was = known;
+    }
+
+    /// The queue that stands, until the latest probe.
+    fn standing(&self, p: Point) -> Standing {
+        let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
+        let mut standing = self.pulses.stands.unwrap_or(Standing {
+            since: p.left,
+            first: p.queue,
+            least: p.queue,
+            carried: self.pulses.free.max(capacity),
+            fall: 0.0,
+            until: p.left,
+        });
+        if let Some(bytes) = self.meter.between(standing.until, p.left) {
+            standing.fall += p.left - standing.until - bytes / capacity;
+        }
+        standing.until = p.left;
+        standing.least = standing.least.min(p.queue);
+        standing
+    }
+
     /// Follows what pulses showed, unless what waits does not.
     pub(super) fn follow_pulses(&mut self, context: &Context) -> Outcome {
         self.phase = Phase::Steady;
@@ -189,17 +243,16 @@ impl DirectionState {
         };
         if p.queue <= context.wander + WAITS {
             self.pulses.stands = None;
+            self.pulses.free = self.capacity.map_or(0.0, |c| c.0);
         } else {
-            let (since, then) = *self.pulses.stands.get_or_insert((p.left, p.queue));
-            let capacity = self.capacity.map_or(f64::MAX, |c| c.0);
-            let time = p.left - since;
-            let gone = self.meter.between(since, p.left);
-            let gone = gone.map_or(0.0, |bytes| time - bytes / capacity);
-            if time > STAYS && gone > 1.5 * then + context.wander && p.queue > 0.5 * then {
+            let standing = self.standing(p);
+            if standing.is_not_ours(p.queue, context.wander) {
                 self.pulses.stands = None;
                 self.run.clear();
-                return Outcome::Longer(p.queue);
+                self.forgets(standing.carried, context);
+                return Outcome::Longer(standing.least);
             }
+            self.pulses.stands = Some(standing);
         }
         Outcome::Changed(Reason::Following { dir: self.dir })
     }
@@ -210,9 +263,9 @@ mod tests {
     use std::collections::VecDeque;
     use std::time::Duration;
 
-    use super::MEAN;
+    use super::{MEAN, Standing};
 
-    use crate::control::direction::{Context, DirectionState};
+    use crate::control::direction::{Context, DirectionState, Outcome};
     use crate::control::rate_fit::Point;
     use crate::control::{
         Action, Answered, Bounds, Controller, Counted, OneWay, Settings, bytes_per_s,
@@ -396,6 +449,51 @@ mod tests {
         assert!(mean_behind(35_000.0, 0.044) > MEAN);
         assert!(mean_behind(35_000.0, 0.176) <= 0.5);
         assert!(mean_behind(1e7, 0.088) <= 0.5);
+    }
+
+    #[test]
+    fn a_queue_that_grows_while_little_is_sent_is_not_ours() {
+        let standing = Standing {
+            since: 0.0,
+            first: 0.9,
+            least: 0.9,
+            carried: 1e6,
+            fall: 0.7,
+            until: 0.8,
+        };
+        assert!(standing.is_not_ours(1.1, 0.005));
+        assert!(!standing.is_not_ours(0.3, 0.005));
+        let short = Standing {
+            first: 0.04,
+            ..standing
+        };
+        assert!(short.is_not_ours(0.03, 0.005));
+        assert!(!short.is_not_ours(0.01, 0.005));
+    }
+
+    #[test]
+    fn what_others_queue_taught_is_forgotten() {
+        // Half a second after a queue of 200 ms came it is as long, although a tenth of what the line was thought to carry
+        // was sent since; it is thought to carry a fifth of that by now.
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(1e6, 0.0);
+        for n in 0..=100 {
+            let t = 0.01 * f64::from(n);
+            let context = Context::of_test(t + 0.24);
+            way.meter.note(t, 2e4 * t);
+            let point = Point {
+                left: t,
+                came: t + 0.24,
+                queue: 0.2,
+            };
+            way.observe(point, &context);
+            if way.follow_pulses(&context) == Outcome::Longer(0.2) {
+                assert_eq!(way.capacity.map(|c| c.0), Some(1e6));
+                return;
+            }
+            way.believe(2e5, t);
+        }
+        panic!("it is thought to be ours");
     }
 
     #[test]

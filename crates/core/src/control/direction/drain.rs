@@ -76,12 +76,13 @@ impl DirectionState {
         queue >= least.max(packets + context.beside)
     }
 
-    /// Whether all of many probes in a row waited for longer than `least`, s: the rest of a single packet is as often
-    /// shorter than half of it. What stalled is answered at once.
+    /// Whether nothing is known, and all of many probes in a row waited for longer than `least`, s: the rest of a single
+    /// packet is as often shorter than half of it. What stalled is answered at once.
     fn never_ends(&self, least: f64, context: &Context) -> bool {
         let ends = self.run.iter().last().zip(self.run.iter().next());
         let lasts = ends.map_or(0.0, |(last, first)| last.came - first.came);
-        self.run.len() >= MANY
+        self.capacity.is_none()
+            && self.run.len() >= MANY
             && lasts > HALF * MANY as f64 * context.pace
             && self.run.iter().all(|p| p.queue > least)
     }

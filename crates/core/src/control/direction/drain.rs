@@ -300,9 +300,9 @@ impl DirectionState {
                         return self.not_here(&drain, queue, context);
                     }
                 }
-                // What was sent until the latest probe left is known.
+                // What was sent until the latest probe left is known, unless others' bytes count as well.
                 drain.since = match self.dir {
-                    Direction::Up if context.probed => left,
+                    Direction::Up if context.probed && self.others_lag == 0.0 => left,
                     _ => context.now,
                 };
                 drain.queue = queue;

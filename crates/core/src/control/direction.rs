@@ -150,6 +150,18 @@ impl Context {
     }
 }
 
+#[cfg(test)]
+impl DirectionState {
+    /// A look at `now`, s, when so many bytes have passed and an answer comes that waited for `queue` s.
+    fn looks(&mut self, now: f64, bytes: f64, queue: f64) {
+        let context = Context::of_test(now);
+        self.meter.note(now, bytes);
+        let (left, came) = (now - context.rtt - queue, now);
+        self.observe(Point { left, came, queue }, &context);
+        let _ = self.decide(&context, true);
+    }
+}
+
 /// What is being done with a direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Phase {

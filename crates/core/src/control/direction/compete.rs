@@ -115,7 +115,6 @@ impl DirectionState {
 mod tests {
     use super::*;
     use crate::Direction;
-    use crate::control::rate_fit::Point;
 
     #[test]
     fn what_does_not_follow_a_test_is_still_theirs() {
@@ -124,18 +123,7 @@ mod tests {
         way.compete(0.1, &Context::of_test(0.0));
         for n in 1..=450 {
             let now = f64::from(n) * 0.02;
-            let context = Context::of_test(now);
-            way.meter.note(now, 5e5 * now);
-            let (left, queue) = (now - context.rtt, 0.08 + 0.04 * f64::from(n % 2));
-            way.observe(
-                Point {
-                    left,
-                    came: now,
-                    queue,
-                },
-                &context,
-            );
-            let _ = way.decide(&context, true);
+            way.looks(now, 5e5 * now, 0.08 + 0.04 * f64::from(n % 2));
             if way.is_draining() {
                 assert!(now > TESTS[0]);
                 assert!(way.is_contested_again(now + 1.0));

@@ -71,7 +71,7 @@ pub(super) struct Pulses {
     stands: Option<Standing>,
 }
 
-/// A queue of which less is to be left by and by.
+/// A queue that should become shorter, as less is sent than the line is thought to carry.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     /// Since then; how long it was, and at least since; what the line was thought to carry before.

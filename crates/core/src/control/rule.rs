@@ -29,14 +29,26 @@ pub enum Rule {
     Refutation,
     /// Beside a queue that follows no cut the line is shared, rather than taken to have become longer (`direction::compete`).
     Competing,
+    /// A queue towards us that stays although what comes obeys a cut, or never does, is somebody else's (decision 0120).
+    Obedience,
     /// A line that changes often is followed rather than settled on (`direction::probing_up`).
     Following,
     /// By pulses, from us (`direction::pulses`).
     Pulses,
+    /// And a queue that stays although it should have gone since is somebody else's (decision 0124).
+    PulsesOutlasted,
     /// Delays that wander by themselves are a sign of such a line (decision 0093).
     Wandering,
     /// Losses are evidence where no queue is (`direction::losses`).
     Losses,
+    /// Those before an upload is held are its senders' (decision 0123).
+    UnheldLosses,
+    /// What they leave open is tried in three steps (decision 0123).
+    LossSteps,
+    /// Far senders have as long to use a try as ours (decision 0125).
+    FarSenders,
+    /// What never ends is a queue where nothing is known (decision 0125).
+    NeverEnds,
     /// Stamps of the hop that is probed tell directions apart (`attribution`).
     HopStamps,
     /// Clocks of far sides do (`peer_clocks`).
@@ -49,7 +61,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 18] = [
+    pub const ALL: [Rule; 24] = [
         Rule::Opening,
         Rule::LargeProbes,
         Rule::OverdueProbes,
@@ -60,10 +72,16 @@ impl Rule {
         Rule::Bursts,
         Rule::Refutation,
         Rule::Competing,
+        Rule::Obedience,
         Rule::Following,
         Rule::Pulses,
+        Rule::PulsesOutlasted,
         Rule::Wandering,
         Rule::Losses,
+        Rule::UnheldLosses,
+        Rule::LossSteps,
+        Rule::FarSenders,
+        Rule::NeverEnds,
         Rule::HopStamps,
         Rule::PeerClocks,
         Rule::PassiveRtt,
@@ -83,10 +101,16 @@ impl Rule {
             Rule::Bursts => "bursts",
             Rule::Refutation => "refutation",
             Rule::Competing => "competing",
+            Rule::Obedience => "obedience",
             Rule::Following => "following",
             Rule::Pulses => "pulses",
+            Rule::PulsesOutlasted => "pulses-outlasted",
             Rule::Wandering => "wandering",
             Rule::Losses => "losses",
+            Rule::UnheldLosses => "unheld-losses",
+            Rule::LossSteps => "loss-steps",
+            Rule::FarSenders => "far-senders",
+            Rule::NeverEnds => "never-ends",
             Rule::HopStamps => "hop-stamps",
             Rule::PeerClocks => "peer-clocks",
             Rule::PassiveRtt => "passive-rtt",

@@ -83,6 +83,7 @@ impl DirectionState {
         let ends = self.run.iter().last().zip(self.run.iter().next());
         let lasts = ends.map_or(0.0, |(last, first)| last.came - first.came);
         self.capacity.is_none()
+            && self.has(Rule::NeverEnds)
             && self.run.len() >= MANY
             && lasts > HALF * MANY as f64 * context.pace
             && self.run.iter().all(|p| p.queue > least)
@@ -262,7 +263,7 @@ impl DirectionState {
         drain.met = self.latest.map_or(drain.met, |p| p.came);
         if self.comes_less(queue, &drain, context)
             || self.yields(queue, &drain, context)
-            || self.is_unresponsive(&drain, context)
+            || self.has(Rule::Obedience) && self.is_unresponsive(&drain, context)
             || self.outlasts(&drain, context)
         {
             return self.not_here(&drain, queue, context);

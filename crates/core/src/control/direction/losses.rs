@@ -252,7 +252,7 @@ impl DirectionState {
             return Outcome::Nothing;
         }
         let late = settles(context);
-        if self.is_unheld(context) {
+        if self.is_unheld(context) && self.has(Rule::UnheldLosses) {
             self.losses.unheld = now;
         } else if now < self.losses.unheld + late {
             self.losses.from = None;
@@ -395,6 +395,9 @@ impl DirectionState {
 
     /// A step up from `level` where losses are the evidence, as a share: so far is it from what is lost, in [`STEPS`] steps.
     pub(super) fn step_without_losses(&self, level: f64) -> f64 {
+        if !self.has(Rule::LossSteps) {
+            return 0.0;
+        }
         ((self.losses.lossy / level).max(1.0).ln() / STEPS).exp_m1()
     }
 

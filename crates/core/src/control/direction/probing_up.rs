@@ -7,8 +7,8 @@
 use super::losses::SHOWS;
 use super::{Context, DirectionState, FULL, LARGEST_FIRST, Outcome, PATIENCE, Phase, Step};
 use crate::Direction;
-use crate::control::Reason;
 use crate::control::rate_fit::{RateFit, SAME};
+use crate::control::{Reason, Rule};
 
 /// So much of a step the shaper's headroom takes, which leaves less of the line than it carries.
 const HEADROOM: f64 = 0.01;
@@ -176,7 +176,7 @@ impl DirectionState {
             due.max(SHOWN)
         } else if wanted {
             due
-        } else if self.others_lag == 0.0 && passes > FULL * capacity {
+        } else if self.gives_time() && passes > FULL * capacity {
             // Senders may need some round trips for it, longer ones than that of what is probed.
             SHOWN.max(self.hold(context))
         } else {
@@ -195,6 +195,12 @@ impl DirectionState {
             self.patience = PATIENCE;
         }
         self.rests(context)
+    }
+
+    /// Whether senders are given time to use a try.
+    fn gives_time(&self) -> bool {
+        let is_given = self.dir == Direction::Up || self.has(Rule::FarSenders);
+        is_given && self.others_lag == 0.0
     }
 
     /// The step after one of this size, which leads to `level`. Where losses are the evidence a step that is too large is

@@ -246,7 +246,8 @@ impl DirectionState {
             self.pulses.free = self.capacity.map_or(0.0, |c| c.0);
         } else {
             let standing = self.standing(p);
-            if standing.is_not_ours(p.queue, context.wander) {
+            let is_applied = self.has(Rule::PulsesOutlasted);
+            if is_applied && standing.is_not_ours(p.queue, context.wander) {
                 self.pulses.stands = None;
                 self.run.clear();
                 self.forgets(standing.carried, context);

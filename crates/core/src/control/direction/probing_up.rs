@@ -279,14 +279,14 @@ impl DirectionState {
 mod tests {
     use super::*;
 
-    /// The phase so long after a try began, s, on a line of which so much is used, and which changes so much.
-    fn phase_after_a_try(
+    /// The direction so long after a try began, s, on a line of which so much is used, and which changes so much.
+    fn after_a_try(
         dir: Direction,
         volatility: f64,
         level: f64,
         lasts: f64,
         used: f64,
-    ) -> Phase {
+    ) -> DirectionState {
         let began = 9.0;
         let mut way = DirectionState::new(dir);
         way.believe(1e6, 0.0);
@@ -303,13 +303,13 @@ mod tests {
         };
         way.phase = Phase::ProbeUp(step);
         let _ = way.probe_up(step, &Context::of_test(began + lasts));
-        way.phase
+        way
     }
 
     #[test]
     fn senders_have_time_to_use_a_step() {
         for dir in Direction::BOTH {
-            let phase = |lasts, used| phase_after_a_try(dir, 0.0, 1.12, lasts, used);
+            let phase = |lasts, used| after_a_try(dir, 0.0, 1.12, lasts, used).phase;
             assert!(matches!(phase(0.3, 0.97), Phase::ProbeUp(_)), "{dir}");
             assert_eq!(phase(0.3, 0.5), Phase::Steady, "{dir}");
             // But not for ever.
@@ -318,8 +318,15 @@ mod tests {
     }
 
     #[test]
+    fn what_passed_in_a_try_is_tested() {
+        let way = |used| after_a_try(Direction::Up, 0.0, 1.12, 0.5, used);
+        assert!(way(1.1).is_tested());
+        assert!(!way(0.97).is_tested());
+    }
+
+    #[test]
     fn a_line_that_never_settles_is_tried_for_as_long_as_it_is_used() {
-        let phase = |used| phase_after_a_try(Direction::Up, 1.0, 1.25, 1.0, used);
+        let phase = |used| after_a_try(Direction::Up, 1.0, 1.25, 1.0, used).phase;
         assert!(matches!(phase(1.2), Phase::ProbeUp(_)));
         assert_eq!(phase(0.1), Phase::Steady);
     }

@@ -13,7 +13,9 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::thread::Scope;
 use std::time::Duration;
 
-use evenkeel_core::control::{Action, Bounds, Controller, Counted, Notice, Rule, Settings};
+use evenkeel_core::control::{
+    Action, Bounds, Carries, Controller, Counted, Notice, Rule, Settings,
+};
 use evenkeel_core::plan::Target;
 use evenkeel_core::wire_count::{Passed, WireCount};
 use evenkeel_core::{Direction, PerDirection, Rate};
@@ -48,8 +50,8 @@ const EXAMINE: Duration = Duration::from_secs(2);
 enum Sought {
     /// What answers first, if anything does.
     First(Option<Found>),
-    /// What the line carries from us at least.
-    CarriesAtLeast(Rate),
+    /// What the line carries from us, by large probes.
+    Carries(Carries),
     /// That and others, and how often they answer.
     All(Vec<Candidate>),
 }
@@ -229,7 +231,7 @@ impl Daemon {
             match search.as_ref().map(Receiver::try_recv) {
                 Some(Ok(sought)) => match sought? {
                     Sought::First(found) => self.found(found, now, observer),
-                    Sought::CarriesAtLeast(rate) => self.controller.carries_at_least(rate),
+                    Sought::Carries(carries) => self.controller.carries(carries),
                     Sought::All(all) => self.found_all(&all, now, observer),
                 },
                 Some(Err(TryRecvError::Disconnected)) => search = None,

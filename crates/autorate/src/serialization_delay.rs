@@ -1,16 +1,17 @@
-//! What the line carries from us at least, by the serialization delay of large probes while nobody uses it.
+//! What the line carries from us at least, and likely, by the serialization delay of large probes while nobody uses it.
 //!
 //! A large probe takes longer than a small one by the time that links take for the difference, and the slowest link takes
 //! most of that (V. Jacobson, pathchar, 1997). An echo comes back as large, so both directions count, and
 //! every link on the way: the line carries more than that says, unless it sends bursts faster than its rate.
 //!
 //! Principles: rather too low than too high: of each size the least round trip counts, and how far apart its two least are
-//! is added; few are asked, one after the other, and none any more once two are not answered. Non-goals: what the line
+//! is added, which says what it carries at least; few are asked, one after the other, and none any more once two are not answered. Non-goals: what the line
 //! carries (`evenkeel_core::control`), its framing (`evenkeel line`).
 
 use std::time::Duration;
 
 use evenkeel_core::Rate;
+use evenkeel_core::control::Carries;
 use evenkeel_measure::ping::{Kind, Pinger};
 use evenkeel_sys::clock;
 
@@ -27,12 +28,12 @@ const APART: Duration = Duration::from_millis(100);
 /// Lines lose one of them at times; where more are missing, a hop answers only so many, or none so large.
 const MISSING: usize = 1;
 
-/// What `found` says that the line carries from us at least; `None`: it does not answer, or hops answer only so many.
-pub(crate) fn carries_at_least(
+/// What `found` says that the line carries from us; `None`: it does not answer, or hops answer only so many.
+pub(crate) fn carries(
     device: &str,
     found: &Found,
     over: &Over<'_>,
-) -> Result<Option<Rate>, Error> {
+) -> Result<Option<Carries>, Error> {
     let echoes = match found.probe {
         Probe::To(Kind::Echo | Kind::Timestamp) => found.origin != Origin::Public,
         Probe::To(_) | Probe::Expiring(_) => false,
@@ -58,7 +59,7 @@ pub(crate) fn carries_at_least(
             return Ok(None);
         }
     }
-    Ok(rate(small, large))
+    Ok(rates(small, large))
 }
 
 /// How long an answer takes behind our own queue, if one comes before it is `over`.
@@ -73,16 +74,23 @@ fn round_trip(
 }
 
 /// From round trips of both sizes.
-fn rate(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<Rate> {
+fn rates(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<Carries> {
     small.sort_unstable();
     large.sort_unstable();
     let (&[small, second_small, ..], &[large, second_large, ..]) = (&small[..], &large[..]) else {
         return None;
     };
     let off = second_small.abs_diff(small) + second_large.abs_diff(large);
-    let took = large.saturating_sub(small) + off;
-    let bits = f64::from(8 * (LARGE - SIZE));
-    Some(Rate::from_bps((bits / took.as_secs_f64().max(1e-6)) as u64).min(Rate::MAX))
+    let took = large.saturating_sub(small);
+    let rate = |took: Duration| {
+        let bits = f64::from(8 * (LARGE - SIZE));
+        Rate::from_bps((bits / took.as_secs_f64().max(1e-6)) as u64).min(Rate::MAX)
+    };
+    Some(Carries {
+        at_least: rate(took + off),
+        // Less than half of what they are off by is not told from nothing.
+        likely: rate(took.max(off / 2)),
+    })
 }
 
 #[cfg(test)]
@@ -98,17 +106,17 @@ mod tests {
     #[test]
     fn the_slowest_link_takes_longest_for_a_large_probe() {
         let mbit = |small: &[f64], large: &[f64]| {
-            let rate = rate(ms(small), ms(large))?;
-            Some((rate.bps() as f64 / 1e5).round() / 10.0)
+            let Carries { at_least, likely } = rates(ms(small), ms(large))?;
+            Some([at_least, likely].map(|r| (r.bps() as f64 / 1e5).round() / 10.0))
         };
         // 284 bytes on 2 Mbit/s.
         let large = [11.136, 11.136, 11.6, 13.0];
-        assert_eq!(mbit(&[10.0, 10.0, 10.4, 13.0], &large), Some(2.0));
-        // What wanders makes it less, never more.
-        assert_eq!(mbit(&[10.0, 10.2, 11.0, 13.0], &large), Some(1.7));
-        assert_eq!(mbit(&[10.0, 10.4], &[10.0, 10.8]), Some(1.9));
+        assert_eq!(mbit(&[10.0, 10.0, 10.4, 13.0], &large), Some([2.0, 2.0]));
+        // What wanders makes what it carries at least less, never more.
+        assert_eq!(mbit(&[10.0, 10.2, 11.0, 13.0], &large), Some([1.7, 2.0]));
+        assert_eq!(mbit(&[10.0, 10.4], &[10.0, 10.8]), Some([1.9, 3.8]));
         // Too fast to be told, or too few.
-        assert_eq!(mbit(&[10.0, 10.0], &[10.0, 10.0]), Some(2272.0));
+        assert_eq!(mbit(&[10.0, 10.0], &[10.0, 10.0]), Some([2272.0, 2272.0]));
         assert_eq!(mbit(&[10.0], &large), None);
     }
 }

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::event::{Event, Observer};
 use crate::far_ends;
 use crate::reflector::{Found, find};
-use crate::serialization_delay::carries_at_least;
+use crate::serialization_delay::carries;
 use crate::stamps;
 
 impl Daemon {
@@ -56,9 +56,9 @@ impl Daemon {
                 // A box in front would tell of the cable to it.
                 if is_unknown
                     && !first.may_be_in_front
-                    && let Ok(Some(rate)) = carries_at_least(&device, &first, &ended)
+                    && let Ok(Some(carries)) = carries(&device, &first, &ended)
                 {
-                    let _ = finds.send(Ok(Sought::CarriesAtLeast(rate)));
+                    let _ = finds.send(Ok(Sought::Carries(carries)));
                 }
                 while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
                     std::thread::sleep(NAP);

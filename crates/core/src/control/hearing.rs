@@ -11,10 +11,10 @@ use super::direction::{ACKNOWLEDGES, DirectionState, Outcome, Phase};
 use super::passive_rtt::RoundTrip;
 use super::rate_fit::Point;
 use super::{
-    Action, Answered, Base, CALM, CLOCKS_TELL, Controller, DOWN, ECHOES, NO_SIGNAL, Notice, OneWay,
-    Reason, RttSample, Rule, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
+    Action, Answered, Base, CALM, CLOCKS_TELL, Carries, Controller, DOWN, ECHOES, NO_SIGNAL,
+    Notice, OneWay, Reason, RttSample, Rule, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
 };
-use crate::{Direction, Rate};
+use crate::Direction;
 
 /// What comes is known over so long, s.
 const COMES_OVER: f64 = 0.1;
@@ -36,9 +36,9 @@ impl Controller {
         self.apply(now);
     }
 
-    /// The serialization delay of large probes said that the line carries at least this much from us.
-    pub fn carries_at_least(&mut self, rate: Rate) {
-        self.directions[UP].carries_at_least(bytes_per_s(rate));
+    /// The serialization delay of large probes said that the line carries this much from us.
+    pub fn carries(&mut self, Carries { at_least, likely }: Carries) {
+        self.directions[UP].carries(bytes_per_s(at_least), bytes_per_s(likely));
     }
 
     /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].

@@ -56,6 +56,15 @@ pub struct OneWay {
     pub back: f64,
 }
 
+/// What large probes say that the line carries from us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carries {
+    /// Rather too low than too high: an upload is opened from half of it.
+    pub at_least: Rate,
+    /// As often too low as too high: packets of first uploads are bounded as on such a line.
+    pub likely: Rate,
+}
+
 /// An answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answered {

@@ -37,7 +37,9 @@ use passive_rtt::PassiveRtt;
 use peer_clocks::PeerClocks;
 
 pub use direction::TcpPayload;
-pub use interface::{Action, Answered, Bounds, Counted, DirectionView, OneWay, Settings, View};
+pub use interface::{
+    Action, Answered, Bounds, Carries, Counted, DirectionView, OneWay, Settings, View,
+};
 pub use passive_rtt::RttSample;
 pub use peer_clocks::TcpTimestamp;
 pub use reason::{Notice, Reason};

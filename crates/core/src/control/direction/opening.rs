@@ -81,16 +81,16 @@ fn echo_wait(rtt: f64) -> f64 {
 }
 
 impl DirectionState {
-    /// The line carries at least so much, bytes/s, as large probes say: where nothing was let out yet, it is opened from
-    /// there.
-    pub(in crate::control) fn carries_at_least(&mut self, carries: f64) {
+    /// The line carries so much at least, and likely, bytes/s, as large probes say: where nothing was let out yet, it is
+    /// opened from there.
+    pub(in crate::control) fn carries(&mut self, at_least: f64, likely: f64) {
         let has_rule = self.has(Rule::LargeProbes);
         if let Phase::Open(opening) = &mut self.phase
             && opening.since < 0.0
             && has_rule
         {
-            opening.level = (FIRST_SHARE * carries).clamp(FIRST, FIRST_MOST);
-            opening.likely = Some(carries);
+            opening.level = (FIRST_SHARE * at_least).clamp(FIRST, FIRST_MOST);
+            opening.likely = Some(likely);
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
     fn a_line_is_opened_from_half_of_what_it_carries_at_least() {
         let level = |carries: f64| {
             let mut way = DirectionState::new(Direction::Up);
-            way.carries_at_least(carries);
+            way.carries(carries, carries);
             match way.phase {
                 Phase::Open(opening) => opening.level as u32,
                 _ => 0,
@@ -302,8 +302,8 @@ mod tests {
     fn what_is_let_out_at_first_says_nothing_of_the_line() {
         let mut way = DirectionState::new(Direction::Up);
         assert_eq!(way.likely_carries(), None);
-        way.carries_at_least(50e3);
-        assert_eq!(way.likely_carries(), Some(50e3));
+        way.carries(50e3, 80e3);
+        assert_eq!(way.likely_carries(), Some(80e3));
         // A step that is made for what passed without a queue.
         let mut way = DirectionState::new(Direction::Up);
         for step in 0..30 {
@@ -373,7 +373,7 @@ mod tests {
         };
         for phase in [Phase::Open(opened), Phase::Steady] {
             way.phase = phase;
-            way.carries_at_least(1e6);
+            way.carries(1e6, 1e6);
             assert_eq!(way.phase, phase);
         }
     }

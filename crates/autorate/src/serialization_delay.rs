@@ -1,12 +1,13 @@
-//! What the line carries from us at least, and likely, by the serialization delay of large probes while nobody uses it.
+//! What the line carries from us, at least and likely, by the serialization delay of large probes while nobody uses it.
 //!
 //! A large probe takes longer than a small one by the time that links take for the difference, and the slowest link takes
 //! most of that (V. Jacobson, pathchar, 1997). An echo comes back as large, so both directions count, and
 //! every link on the way: the line carries more than that says, unless it sends bursts faster than its rate.
 //!
-//! Principles: rather too low than too high: of each size the least round trip counts, and how far apart its two least are
-//! is added, which says what it carries at least; few are asked, one after the other, and none any more once two are not answered. Non-goals: what the line
-//! carries (`evenkeel_core::control`), its framing (`evenkeel line`).
+//! Principles: of each size the least round trip counts. What the line carries at least is rather too low than too high: how
+//! far apart the two least of each size are is added; what it likely carries is without that. Few probes are sent, one after
+//! the other, and none any more once two are not answered. Non-goals: what the line carries (`evenkeel_core::control`), its
+//! framing (`evenkeel line`).
 
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ fn rates(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<Carries> 
     };
     Some(Carries {
         at_least: rate(took + off),
-        // Less than half of what they are off by is not told from nothing.
+        // A difference of less than half of what delays wander by may be none at all (decision 0126; not varied).
         likely: rate(took.max(off / 2)),
     })
 }

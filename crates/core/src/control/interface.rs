@@ -61,7 +61,8 @@ pub struct OneWay {
 pub struct Carries {
     /// Rather too low than too high: an upload is opened from half of it.
     pub at_least: Rate,
-    /// As often too low as too high: packets of first uploads are bounded as on such a line.
+    /// The best estimate, still too low by what other links and the way back take: packets of first uploads are bounded
+    /// as on such a line (decision 0126).
     pub likely: Rate,
 }
 

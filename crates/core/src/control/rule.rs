@@ -33,21 +33,21 @@ pub enum Rule {
     Obedience,
     /// A line that changes often is followed rather than settled on (`direction::probing_up`).
     Following,
-    /// By pulses, from us (`direction::pulses`).
+    /// A line that is followed is sent more and less by turns, from us (`direction::pulses`).
     Pulses,
-    /// And a queue that stays although it should have gone since is somebody else's (decision 0124).
+    /// While pulses are sent, a queue that stays although it should have gone is somebody else's (decision 0124).
     PulsesOutlasted,
     /// Delays that wander by themselves are a sign of such a line (decision 0093).
     Wandering,
     /// Losses are evidence where no queue is (`direction::losses`).
     Losses,
-    /// Those before an upload is held are its senders' (decision 0123).
+    /// Losses before an upload is held are its senders' bursts, and no evidence (decision 0123).
     UnheldLosses,
-    /// What they leave open is tried in three steps (decision 0123).
+    /// Rates between what losses showed and what was lost are tried in three steps (decision 0123).
     LossSteps,
-    /// Far senders have as long to use a try as ours (decision 0125).
+    /// Senders on the far side have a second to use a try, as ours have (decision 0125).
     FarSenders,
-    /// What never ends is a queue where nothing is known (decision 0125).
+    /// Where no capacity is known, eight probes in a row that waited half a packet met a queue (decision 0125).
     NeverEnds,
     /// Stamps of the hop that is probed tell directions apart (`attribution`).
     HopStamps,

@@ -14,7 +14,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use evenkeel_core::control::{
-    Action, Bounds, Carries, Controller, Counted, Notice, Rule, Settings,
+    Action, Bounds, Controller, Counted, Notice, Rule, SerializationRate, Settings,
 };
 use evenkeel_core::plan::Target;
 use evenkeel_core::wire_count::{Passed, WireCount};
@@ -51,7 +51,7 @@ enum Sought {
     /// What answers first, if anything does.
     First(Option<Found>),
     /// What the line carries from us, by large probes.
-    Carries(Carries),
+    SerializationRate(SerializationRate),
     /// That and others, and how often they answer.
     All(Vec<Candidate>),
 }
@@ -231,7 +231,7 @@ impl Daemon {
             match search.as_ref().map(Receiver::try_recv) {
                 Some(Ok(sought)) => match sought? {
                     Sought::First(found) => self.found(found, now, observer),
-                    Sought::Carries(carries) => self.controller.carries(carries),
+                    Sought::SerializationRate(rate) => self.controller.large_probes_told(rate),
                     Sought::All(all) => self.found_all(&all, now, observer),
                 },
                 Some(Err(TryRecvError::Disconnected)) => search = None,

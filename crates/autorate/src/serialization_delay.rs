@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use evenkeel_core::Rate;
-use evenkeel_core::control::Carries;
+use evenkeel_core::control::SerializationRate;
 use evenkeel_measure::ping::{Kind, Pinger};
 use evenkeel_sys::clock;
 
@@ -30,11 +30,11 @@ const APART: Duration = Duration::from_millis(100);
 const MISSING: usize = 1;
 
 /// What `found` says that the line carries from us; `None`: it does not answer, or hops answer only so many.
-pub(crate) fn carries(
+pub(crate) fn serialization_rate(
     device: &str,
     found: &Found,
     over: &Over<'_>,
-) -> Result<Option<Carries>, Error> {
+) -> Result<Option<SerializationRate>, Error> {
     let echoes = match found.probe {
         Probe::To(Kind::Echo | Kind::Timestamp) => found.origin != Origin::Public,
         Probe::To(_) | Probe::Expiring(_) => false,
@@ -75,7 +75,7 @@ fn round_trip(
 }
 
 /// From round trips of both sizes.
-fn rates(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<Carries> {
+fn rates(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<SerializationRate> {
     small.sort_unstable();
     large.sort_unstable();
     let (&[small, second_small, ..], &[large, second_large, ..]) = (&small[..], &large[..]) else {
@@ -87,7 +87,7 @@ fn rates(mut small: Vec<Duration>, mut large: Vec<Duration>) -> Option<Carries> 
         let bits = f64::from(8 * (LARGE - SIZE));
         Rate::from_bps((bits / took.as_secs_f64().max(1e-6)) as u64).min(Rate::MAX)
     };
-    Some(Carries {
+    Some(SerializationRate {
         at_least: rate(took + off),
         // A difference of less than half of what delays wander by may be none at all (decision 0126; not varied).
         likely: rate(took.max(off / 2)),
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_slowest_link_takes_longest_for_a_large_probe() {
         let mbit = |small: &[f64], large: &[f64]| {
-            let Carries { at_least, likely } = rates(ms(small), ms(large))?;
+            let SerializationRate { at_least, likely } = rates(ms(small), ms(large))?;
             Some([at_least, likely].map(|r| (r.bps() as f64 / 1e5).round() / 10.0))
         };
         // 284 bytes on 2 Mbit/s.

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::event::{Event, Observer};
 use crate::far_ends;
 use crate::reflector::{Found, find};
-use crate::serialization_delay::carries;
+use crate::serialization_delay::serialization_rate;
 use crate::stamps;
 
 impl Daemon {
@@ -56,9 +56,9 @@ impl Daemon {
                 // A box in front would tell of the cable to it.
                 if is_unknown
                     && !first.may_be_in_front
-                    && let Ok(Some(carries)) = carries(&device, &first, &ended)
+                    && let Ok(Some(rate)) = serialization_rate(&device, &first, &ended)
                 {
-                    let _ = finds.send(Ok(Sought::Carries(carries)));
+                    let _ = finds.send(Ok(Sought::SerializationRate(rate)));
                 }
                 while !others.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {
                     std::thread::sleep(NAP);

@@ -11,8 +11,8 @@ use super::direction::{ACKNOWLEDGES, DirectionState, Outcome, Phase};
 use super::passive_rtt::RoundTrip;
 use super::rate_fit::Point;
 use super::{
-    Action, Answered, Base, CALM, CLOCKS_TELL, Carries, Controller, DOWN, ECHOES, NO_SIGNAL,
-    Notice, OneWay, Reason, RttSample, Rule, SLOWEST, TcpTimestamp, UP, bytes_per_s, seconds,
+    Action, Answered, Base, CALM, CLOCKS_TELL, Controller, DOWN, ECHOES, NO_SIGNAL, Notice, OneWay,
+    Reason, RttSample, Rule, SLOWEST, SerializationRate, TcpTimestamp, UP, bytes_per_s, seconds,
 };
 use crate::Direction;
 
@@ -36,9 +36,10 @@ impl Controller {
         self.apply(now);
     }
 
-    /// The serialization delay of large probes said that the line carries this much from us.
-    pub fn carries(&mut self, Carries { at_least, likely }: Carries) {
-        self.directions[UP].carries(bytes_per_s(at_least), bytes_per_s(likely));
+    /// Large probes have told what the line carries from us.
+    pub fn large_probes_told(&mut self, rate: SerializationRate) {
+        let [at_least, likely] = [rate.at_least, rate.likely].map(bytes_per_s);
+        self.directions[UP].large_probes_told(at_least, likely);
     }
 
     /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].

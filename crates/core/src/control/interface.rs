@@ -56,9 +56,9 @@ pub struct OneWay {
     pub back: f64,
 }
 
-/// What large probes say that the line carries from us.
+/// What the serialization delay of large probes says that the line carries from us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Carries {
+pub struct SerializationRate {
     /// Rather too low than too high: an upload is opened from half of it.
     pub at_least: Rate,
     /// The best estimate, still too low by what other links and the way back take: packets of first uploads are bounded

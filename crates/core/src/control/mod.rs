@@ -38,7 +38,7 @@ use peer_clocks::PeerClocks;
 
 pub use direction::TcpPayload;
 pub use interface::{
-    Action, Answered, Bounds, Carries, Counted, DirectionView, OneWay, Settings, View,
+    Action, Answered, Bounds, Counted, DirectionView, OneWay, SerializationRate, Settings, View,
 };
 pub use passive_rtt::RttSample;
 pub use peer_clocks::TcpTimestamp;

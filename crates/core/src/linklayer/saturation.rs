@@ -15,8 +15,11 @@
 //! line is hardly disturbed. A line whose delays no framing explains is one of which nothing is known.
 //! Non-goals: what else the line carries meanwhile (it is noise), sockets.
 
+mod limits;
 mod null_test;
+mod scaling;
 mod telling;
+mod train;
 
 use std::time::Duration;
 
@@ -25,13 +28,11 @@ use serde::Serialize;
 use super::candidates::SMALLEST;
 use super::fit::{Beliefs, Point, beliefs};
 use super::{SURE, Verdict};
+use crate::Rate;
 use crate::framing::Framing;
-use crate::units::{Rate, rounded};
 
-/// No train lasts longer.
-pub const LONGEST: Duration = Duration::from_millis(300);
-/// Bytes of a marker's IP packet: a UDP datagram or an ICMP echo with room for times.
-pub const MARKER: u32 = 60;
+pub use train::{LONGEST, MARKER, Seen, Train};
+
 /// Markers alone, at first: what an empty line takes, and how much that varies.
 const ALONE: usize = 12;
 /// So many of the latest count for the base.
@@ -66,61 +67,6 @@ const STRAY: f64 = 100.0;
 /// So many markers lost in a row end it, and so many trains that were too much.
 const LOSSES: u32 = 3;
 const OVERFLOWS: u32 = 14;
-
-/// Packets to send, and a marker behind them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Train {
-    /// Bytes of the IP packets, in turns.
-    pub sizes: Vec<u32>,
-    /// How many packets; none: the marker alone.
-    pub count: u32,
-    /// From the first one to the last; zero: as fast as they go.
-    pub spread: Duration,
-    /// From the last one to the marker, which finds room then where packets were too many.
-    pub pause: Duration,
-}
-
-impl Train {
-    /// A marker alone.
-    pub const ALONE: Train = Train {
-        sizes: Vec::new(),
-        count: 0,
-        spread: Duration::ZERO,
-        pause: Duration::ZERO,
-    };
-
-    /// Of which size the packet with this number is.
-    pub fn size(&self, number: u32) -> u32 {
-        let turn = number as usize % self.sizes.len().max(1);
-        self.sizes.get(turn).copied().unwrap_or(MARKER)
-    }
-
-    /// Bytes of all IP packets, the marker's too.
-    pub fn bytes(&self) -> u64 {
-        u64::from(MARKER)
-            + (0..self.count)
-                .map(|i| u64::from(self.size(i)))
-                .sum::<u64>()
-    }
-
-    fn packets(&self) -> Vec<(u32, u32)> {
-        let turns = self.sizes.len() as u32;
-        let of = |(i, size): (u32, &u32)| (*size, (self.count + turns - 1 - i) / turns.max(1));
-        (0..).zip(&self.sizes).map(of).collect()
-    }
-}
-
-/// What became of a train.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// From the first packet's sending to the marker's.
-    pub sent_in: Duration,
-    /// From the first packet's sending to the marker's arrival, or to that of its answer; `None`: it did
-    /// not come.
-    pub took: Option<Duration>,
-    /// How many of the packets before the marker did not arrive, if anybody counts them.
-    pub lost: Option<u32>,
-}
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -458,140 +404,6 @@ impl Saturation {
         self.points.last().map_or(0.0, |p| p.took / 2.0)
     }
 
-    fn lost_marker(&mut self, train: &Train) {
-        if train.count > 0 {
-            let point = Point {
-                packets: train.packets(),
-                took: 0.0,
-                span: 0.0,
-            };
-            let best = self.beliefs.as_ref().and_then(Beliefs::best);
-            self.spent += best.map_or(0.0, |b| b.per_byte * point.wire(b.framing));
-            // Is it the train, or is nobody there?
-            self.refresh = true;
-            self.lower(train, 0.4, None);
-            self.overflows += 1;
-        } else {
-            self.losses += 1;
-        }
-        if let Phase::Null(_) = self.phase {
-            // Bursts that made a longer queue arrived.
-            self.null_losses += 1;
-            if self.null_losses >= LOSSES {
-                self.trouble = Some(LASTS_SLOWER.into());
-                self.phase = Phase::Done;
-                return;
-            }
-        }
-        if self.losses >= LOSSES || self.overflows > OVERFLOWS {
-            self.end("probes are lost");
-            return;
-        }
-        if let Phase::Scale(count) = self.phase {
-            self.phase = if count > 1 && !self.points.is_empty() {
-                self.begin_telling();
-                Phase::Others
-            } else {
-                Phase::Scale(1)
-            };
-        }
-    }
-
-    /// A train like this one was too much.
-    ///
-    /// `seen`: what became of it, if anybody counted.
-    fn lower(&mut self, train: &Train, by: f64, seen: Option<&Seen>) {
-        let best = self.beliefs.as_ref().and_then(|b| b.best().copied());
-        if let (Some(best), true) = (best, train.size(0) <= SMALL) {
-            // Perhaps it is packets that are counted: so many were waiting.
-            let each = f64::from(best.framing.wire_len(train.size(0))) * best.per_byte;
-            let took = f64::from(train.count) * each;
-            let waiting = (took - train.spread.as_secs_f64()).max(0.0) / each;
-            let counted = seen.and_then(|s| {
-                let sent_in = s.sent_in.saturating_sub(train.pause).as_secs_f64();
-                let there = f64::from(train.count.saturating_sub(s.lost?));
-                Some(0.9 * (there - sent_in / each))
-            });
-            let most = counted.map_or(waiting * by, |c| c.min(0.9 * waiting));
-            self.count = (most.max(0.0) as u32).min(self.count).max(2);
-        } else {
-            self.growth = (self.growth.min(self.want.max(0.01)) * by).max(0.003);
-        }
-    }
-
-    /// By how much a queue of packets that take `each` seconds may grow, s.
-    fn room(&self, size: u32, each: f64) -> f64 {
-        if size <= SMALL && self.count < MOST_PACKETS {
-            self.growth.min(0.8 * f64::from(self.count) * each)
-        } else {
-            self.growth
-        }
-    }
-
-    fn scaled(&mut self, count: u32, point: Point, seen: &Seen) {
-        let noise = self.noise();
-        let before = self.points.last().map_or(0.0, |p| p.took);
-        let overflowed = seen.lost.is_some_and(|l| l > 0)
-            || before > 100.0 * noise && point.took < 1.7 * before && self.points.len() > 1;
-        if overflowed {
-            self.depth = Some(Depth {
-                ms: 1e3 * point.took,
-                size: self.settings.mtu,
-                packets: count.saturating_sub(seen.lost.unwrap_or(0)),
-            });
-            self.growth = 0.7 * point.took.min(2.0 * before.max(point.took / 2.0));
-            if self.points.is_empty() || point.took < 5.0 * noise {
-                self.end(DROPPED);
-            } else {
-                self.begin_telling();
-            }
-            return;
-        }
-        self.scale.push((count, point.took));
-        if let Some(why) = self.is_bucket() {
-            self.end(&why);
-            return;
-        }
-        let want = (OVER_NOISE * noise).clamp(DELAY[0], DELAY[1]);
-        // Longer ones have their turn where they tell more.
-        let enough = point.took >= (60.0 * noise).clamp(0.7 * DELAY[0], 0.7 * want);
-        let large = point.took > 5.0 * noise;
-        let sent_in = seen.sent_in.as_secs_f64();
-        let busy = point.took > 1.05 * sent_in + 3.0 * noise;
-        // Those that make no delay to speak of say nothing of a rate.
-        if large && busy {
-            self.points.push(point);
-        }
-        if enough && busy {
-            self.begin_telling();
-        } else if count >= MOST_PACKETS / 2 || sent_in > LONGEST.as_secs_f64() {
-            self.end("the queue does not grow: this machine sends no faster than the line, or what is ahead of the marker has a queue of its own");
-        } else {
-            self.phase = Phase::Scale(count * 2);
-        }
-    }
-
-    /// Whether the last burst took much longer, for each packet, than a shorter one did: tokens were there for
-    /// that one. In words.
-    fn is_bucket(&self) -> Option<String> {
-        let noise = self.noise();
-        let (&(count, took), before) = self.scale.split_last()?;
-        let each = took / f64::from(count);
-        let at_once = before.iter().rev().find(|(n, t)| {
-            let expected = each * f64::from(*n);
-            *n >= 2 && expected > 20.0 * noise && *t < 0.6 * expected
-        });
-        let (n, t) = at_once.filter(|_| took > 60.0 * noise)?;
-        let each = (took - t) / f64::from(count - n);
-        let bytes = f64::from(self.settings.mtu);
-        let burst = (f64::from(*n) - t / each).max(0.0) * bytes;
-        Some(format!(
-            "a token bucket: {} pass at once, and {} after them",
-            rounded::bytes(burst),
-            rounded::rate(Rate::from_bps((8.0 * bytes / each) as u64))
-        ))
-    }
-
     fn begin_telling(&mut self) {
         self.want = (OVER_NOISE * self.noise()).clamp(DELAY[0], DELAY[1]);
         self.phase = Phase::Others;
@@ -617,21 +429,6 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn trains_have_their_packets_in_turns() {
-        let train = Train {
-            sizes: vec![1500, 64, 576],
-            count: 8,
-            spread: Duration::ZERO,
-            pause: Duration::ZERO,
-        };
-        let sizes: Vec<u32> = (0..8).map(|i| train.size(i)).collect();
-        assert_eq!(sizes, [1500, 64, 576, 1500, 64, 576, 1500, 64]);
-        assert_eq!(train.packets(), [(1500, 3), (64, 3), (576, 2)]);
-        assert_eq!(train.bytes(), 60 + 3 * 1564 + 2 * 576);
-        assert_eq!((Train::ALONE.bytes(), Train::ALONE.packets()), (60, vec![]));
-    }
 
     /// Nobody answers: it ends soon, and says so.
     #[test]

@@ -262,8 +262,8 @@ impl DirectionState {
         }
         drain.met = self.latest.map_or(drain.met, |p| p.came);
         if self.comes_less(queue, &drain, context)
-            || self.yields(queue, &drain, context)
-            || self.has(Rule::Obedience) && self.is_unresponsive(&drain, context)
+            || self.has(Rule::Obedience)
+                && (self.yields(queue, &drain, context) || self.is_unresponsive(&drain, context))
             || self.outlasts(&drain, context)
         {
             return self.not_here(&drain, queue, context);

@@ -54,7 +54,7 @@ impl DirectionState {
     /// the cut was made comes no more. A line that has become slower goes on to send what it carries as long as something
     /// waits; what we leave on a line that others fill is theirs (decision 0120).
     pub(super) fn yields(&self, queue: f64, drain: &Drain, context: &Context) -> bool {
-        let one = self.dir == Direction::Down && self.is_attributed && self.has(Rule::Obedience);
+        let one = self.dir == Direction::Down && self.is_attributed;
         let Some(p) = self.latest.filter(|_| one) else {
             return false;
         };

@@ -81,9 +81,9 @@ fn echo_wait(rtt: f64) -> f64 {
 }
 
 impl DirectionState {
-    /// The line carries so much at least, and likely, bytes/s, as large probes say: where nothing was let out yet, it is
-    /// opened from there.
-    pub(in crate::control) fn carries(&mut self, at_least: f64, likely: f64) {
+    /// Large probes have told what the line carries at least, and likely, bytes/s: where nothing was let out yet, it is opened
+    /// from there.
+    pub(in crate::control) fn large_probes_told(&mut self, at_least: f64, likely: f64) {
         let has_rule = self.has(Rule::LargeProbes);
         if let Phase::Open(opening) = &mut self.phase
             && opening.since < 0.0
@@ -287,7 +287,7 @@ mod tests {
     fn a_line_is_opened_from_half_of_what_it_carries_at_least() {
         let level = |carries: f64| {
             let mut way = DirectionState::new(Direction::Up);
-            way.carries(carries, carries);
+            way.large_probes_told(carries, carries);
             match way.phase {
                 Phase::Open(opening) => opening.level as u32,
                 _ => 0,
@@ -302,7 +302,7 @@ mod tests {
     fn what_is_let_out_at_first_says_nothing_of_the_line() {
         let mut way = DirectionState::new(Direction::Up);
         assert_eq!(way.likely_carries(), None);
-        way.carries(50e3, 80e3);
+        way.large_probes_told(50e3, 80e3);
         assert_eq!(way.likely_carries(), Some(80e3));
         // A step that is made for what passed without a queue.
         let mut way = DirectionState::new(Direction::Up);
@@ -373,7 +373,7 @@ mod tests {
         };
         for phase in [Phase::Open(opened), Phase::Steady] {
             way.phase = phase;
-            way.carries(1e6, 1e6);
+            way.large_probes_told(1e6, 1e6);
             assert_eq!(way.phase, phase);
         }
     }

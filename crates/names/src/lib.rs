@@ -10,7 +10,8 @@ mod devices;
 mod dns;
 mod programs;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use evenkeel_core::rules::FlowRule;
@@ -26,6 +27,7 @@ pub struct Names {
     programs: BTreeSet<String>,
     devices: BTreeSet<String>,
     known: Known,
+    hidden: BTreeMap<String, String>,
 }
 
 impl Names {
@@ -42,6 +44,7 @@ impl Names {
             programs: all(|r| r.program.as_ref()),
             devices: all(|r| r.device.as_ref()),
             known: Known::default(),
+            hidden: BTreeMap::new(),
         }
     }
 
@@ -58,11 +61,19 @@ impl Names {
     /// Looks at this machine: its processes, its neighbours, its leases.
     pub fn look(&mut self) {
         if !self.programs.is_empty() {
-            self.known.programs = programs::find(&self.programs);
+            let found = programs::find(&self.programs, Path::new("/proc"));
+            self.known.programs = found.keys;
+            self.hidden = found.hidden;
         }
         if !self.devices.is_empty() {
             self.known.devices = devices::find(&self.devices);
         }
+    }
+
+    /// Programs some of whose sockets may not be read, though no control group stands for them, and the kernel's words
+    /// for it. Empty for root.
+    pub fn hidden(&self) -> &BTreeMap<String, String> {
+        &self.hidden
     }
 
     /// What is known at this time of the steady clock, and of the wall's.

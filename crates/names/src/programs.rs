@@ -2,10 +2,12 @@
 //!
 //! Principles: a program is found by the name of its file, of its process, or of the unit, container or flatpak that it
 //! runs in; what it has started belongs to it; a control group in which nothing else runs stands for all of its sockets,
-//! also those to come, and for the others their sockets do. Non-goals: programs that nobody named, other hosts'.
+//! also those to come, and for the others their sockets do; whose sockets may not be read is said. Non-goals: programs
+//! that nobody named, other hosts'.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -24,13 +26,22 @@ struct Process {
 }
 
 /// What the names of programs stand for.
-pub(crate) fn find(names: &BTreeSet<String>) -> Keys {
-    let processes = processes();
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Each name's control groups and sockets.
+    pub keys: Keys,
+    /// Of which names sockets may not be read that no control group stands for, and the kernel's words for it.
+    pub hidden: BTreeMap<String, String>,
+}
+
+/// Looks for programs of these names at `proc`, where `/proc` is.
+pub(crate) fn find(names: &BTreeSet<String>, proc: &Path) -> Found {
+    let processes = processes(proc);
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for (id, process) in &processes {
         children.entry(process.parent).or_default().push(*id);
     }
-    let mut keys = Keys::new();
+    let mut found = Found::default();
     for name in names {
         let mut all: HashSet<u32> = HashSet::new();
         let lower = name.to_lowercase();
@@ -44,11 +55,20 @@ pub(crate) fn find(names: &BTreeSet<String>) -> Keys {
                 open.extend(children.get(&id).into_iter().flatten());
             }
         }
-        let mut found = groups(&all, &processes);
-        found.extend(sockets(&all));
-        keys.insert(name.clone(), found);
+        let own = own_groups(&all, &processes);
+        let sockets = sockets(&all, proc);
+        let mut keys = group_keys(&own);
+        keys.extend(sockets.keys);
+        found.keys.insert(name.clone(), keys);
+        let hidden = sockets.hidden.iter().find(|(id, _)| {
+            let group = processes.get(id).map(|p| p.group.as_str());
+            group.is_none_or(|g| !own.contains(g))
+        });
+        if let Some((_, why)) = hidden {
+            found.hidden.insert(name.clone(), why.clone());
+        }
     }
-    keys
+    found
 }
 
 /// Whether a control group is of a unit, a container or a flatpak of that name. systemd writes - as `\x2d` there.
@@ -92,25 +112,25 @@ fn is_container(bare: &str, name: &str) -> bool {
 }
 
 /// All that this process may see.
-fn processes() -> BTreeMap<u32, Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+fn processes(proc: &Path) -> BTreeMap<u32, Process> {
+    let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     let ids = entries.filter_map(|e| e.file_name().to_str()?.parse().ok());
     let mut all = BTreeMap::new();
-    all.extend(ids.filter_map(|id| Some((id, process(id)?))));
+    all.extend(ids.filter_map(|id: u32| Some((id, process(&proc.join(id.to_string()))?))));
     all
 }
 
-fn process(id: u32) -> Option<Process> {
-    let file = |name: &str| format!("/proc/{id}/{name}");
-    let stat = fs::read_to_string(file("stat")).ok()?;
+/// The one with this directory.
+fn process(dir: &Path) -> Option<Process> {
+    let stat = fs::read_to_string(dir.join("stat")).ok()?;
     // `PID (COMM) STATE PPID ...`; COMM may have spaces and parentheses.
     let (head, rest) = stat.rsplit_once(") ")?;
     let base = |path: &Path| path.file_name().map(|n| n.to_string_lossy().to_lowercase());
-    let command = fs::read(file("cmdline")).unwrap_or_default();
+    let command = fs::read(dir.join("cmdline")).unwrap_or_default();
     let first = command.split(|b| *b == 0).next().unwrap_or_default();
     let first = String::from_utf8_lossy(first);
-    let executable = fs::read_link(file("exe")).ok();
-    let groups = fs::read_to_string(file("cgroup")).unwrap_or_default();
+    let executable = fs::read_link(dir.join("exe")).ok();
+    let groups = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
     Some(Process {
         parent: rest.split(' ').nth(1)?.parse().ok()?,
         names: [
@@ -127,10 +147,7 @@ fn process(id: u32) -> Option<Process> {
 }
 
 /// Control groups in which nothing but `all` runs.
-fn groups(all: &HashSet<u32>, processes: &BTreeMap<u32, Process>) -> BTreeSet<NameKey> {
-    let Some(root) = control_groups() else {
-        return BTreeSet::new();
-    };
+fn own_groups<'a>(all: &HashSet<u32>, processes: &'a BTreeMap<u32, Process>) -> BTreeSet<&'a str> {
     let mut own: BTreeMap<&str, bool> = BTreeMap::new();
     for (id, process) in processes {
         // The root's are the kernel's and everybody's.
@@ -138,9 +155,15 @@ fn groups(all: &HashSet<u32>, processes: &BTreeMap<u32, Process>) -> BTreeSet<Na
             *own.entry(&process.group).or_insert(true) &= all.contains(id);
         }
     }
-    let only = own.into_iter().filter(|(_, is_own)| *is_own);
-    let numbers = only.filter_map(|(path, _)| {
-        let place = root.join(path.trim_start_matches('/'));
+    own.retain(|_, is_own| *is_own);
+    own.into_keys().collect()
+}
+
+/// What the programs know control groups by.
+fn group_keys(paths: &BTreeSet<&str>) -> BTreeSet<NameKey> {
+    let root = control_groups();
+    let numbers = paths.iter().filter_map(|path| {
+        let place = root.as_ref()?.join(path.trim_start_matches('/'));
         fs::metadata(place).ok().map(|m| NameKey::Cgroup(m.ino()))
     });
     let mut keys = BTreeSet::new();
@@ -148,41 +171,55 @@ fn groups(all: &HashSet<u32>, processes: &BTreeMap<u32, Process>) -> BTreeSet<Na
     keys
 }
 
+/// Sockets of processes.
+#[derive(Debug, Default)]
+struct Sockets {
+    keys: BTreeSet<NameKey>,
+    /// Processes whose sockets may not be read, and the kernel's words for it.
+    hidden: BTreeMap<u32, String>,
+}
+
 /// Their sockets.
-fn sockets(all: &HashSet<u32>) -> BTreeSet<NameKey> {
-    let here = fs::read_link("/proc/thread-self/ns/net").ok();
+fn sockets(all: &HashSet<u32>, proc: &Path) -> Sockets {
+    let here = fs::read_link(proc.join("thread-self/ns/net")).ok();
+    let mut found = Sockets::default();
     // Of each network namespace one process, whose lists are read.
     let mut places: HashMap<_, (u32, HashSet<u64>)> = HashMap::new();
     for id in all {
-        let Ok(namespace) = fs::read_link(format!("/proc/{id}/ns/net")) else {
-            continue;
-        };
-        let numbers = &mut places
-            .entry(namespace)
-            .or_insert_with(|| (*id, HashSet::new()))
-            .1;
-        for entry in fs::read_dir(format!("/proc/{id}/fd"))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let target = fs::read_link(entry.path()).unwrap_or_default();
-            let target = target.to_string_lossy();
-            let number = target
-                .strip_prefix("socket:[")
-                .and_then(|t| t.strip_suffix(']'));
-            numbers.extend(number.and_then(|n| n.parse::<u64>().ok()));
+        let dir = proc.join(id.to_string());
+        let read = fs::read_link(dir.join("ns/net"));
+        match read.and_then(|namespace| Ok((namespace, socket_numbers(&dir)?))) {
+            Ok((namespace, numbers)) => {
+                let place = places.entry(namespace).or_insert((*id, HashSet::new()));
+                place.1.extend(numbers);
+            }
+            // It has ended.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => {
+                found.hidden.insert(*id, e.to_string());
+            }
         }
     }
-    let mut keys = BTreeSet::new();
     for (namespace, (id, numbers)) in places {
         let is_here = Some(&namespace) == here.as_ref();
         for (list, proto) in [("tcp", 6), ("tcp6", 6), ("udp", 17), ("udp6", 17)] {
-            let text = fs::read_to_string(format!("/proc/{id}/net/{list}")).unwrap_or_default();
-            keys.extend(listed(&text, proto, &numbers, is_here));
+            let path = proc.join(format!("{id}/net/{list}"));
+            let text = fs::read_to_string(path).unwrap_or_default();
+            found.keys.extend(listed(&text, proto, &numbers, is_here));
         }
     }
-    keys
+    found
+}
+
+/// The numbers of the sockets of the process with this directory.
+fn socket_numbers(dir: &Path) -> io::Result<HashSet<u64>> {
+    let links = fs::read_dir(dir.join("fd"))?.flatten();
+    let number = |link: fs::DirEntry| {
+        let target = fs::read_link(link.path()).ok()?;
+        let number = target.to_str()?.strip_prefix("socket:[")?;
+        number.strip_suffix(']')?.parse().ok()
+    };
+    Ok(links.filter_map(number).collect())
 }
 
 /// Those of a list whose numbers are among `numbers`; such without a far side only of this namespace.
@@ -305,15 +342,42 @@ mod tests {
     fn this_process_is_found_by_its_name() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
-        let own = process(std::process::id()).unwrap();
+        let proc = Path::new("/proc");
+        let own = process(&proc.join("self")).unwrap();
         for name in own.names.into_iter().filter(|n| !n.is_empty()) {
-            let found = find(&[name.clone()].into());
+            let found = find(&[name.clone()].into(), proc);
             assert!(
-                found[&name].contains(&NameKey::Port { proto: 17, port }),
+                found.keys[&name].contains(&NameKey::Port { proto: 17, port }),
                 "{name}"
             );
+            assert!(found.hidden.is_empty(), "{found:?}");
         }
-        assert!(find(&["no-such-program".to_owned()].into())["no-such-program"].is_empty());
+        let found = find(&["no-such-program".to_owned()].into(), proc);
+        assert!(found.keys["no-such-program"].is_empty());
+    }
+
+    /// A process whose descriptors cannot be read, since they are a file (who may read what depends on who tests).
+    fn a_process_that_hides(proc: &Path, id: u32, name: &str, group: &str) {
+        let dir = proc.join(id.to_string());
+        fs::create_dir_all(dir.join("ns")).unwrap();
+        std::os::unix::fs::symlink("net:[7]", dir.join("ns/net")).unwrap();
+        fs::write(dir.join("stat"), format!("{id} ({name}) S 1 0")).unwrap();
+        fs::write(dir.join("cgroup"), format!("0::{group}\n")).unwrap();
+        fs::write(dir.join("fd"), "").unwrap();
+    }
+
+    #[test]
+    fn sockets_that_may_not_be_read_are_said_where_they_are_needed() {
+        let proc = tempfile::tempdir().unwrap();
+        a_process_that_hides(proc.path(), 7, "zoom", "/session-2.scope");
+        a_process_that_hides(proc.path(), 8, "bash", "/session-2.scope");
+        a_process_that_hides(proc.path(), 9, "meet", "/app-meet.scope");
+        let names = ["zoom", "meet", "none"].map(str::to_owned);
+        let found = find(&names.into(), proc.path());
+        let hidden: Vec<_> = found.hidden.into_iter().collect();
+        // The other one's control group stands for all of its sockets.
+        let why = "Not a directory (os error 20)".to_owned();
+        assert_eq!(hidden, [("zoom".to_owned(), why)]);
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 //! back has other programs, which are told everything; what fails is tried again, and the rules that were told before
 //! stay in force. Non-goals: what names stand for (`evenkeel-names`), what follows from it (`evenkeel-kernel`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -77,6 +77,7 @@ impl People {
         let keeper = Keeper {
             device: device.to_owned(),
             names: Names::new(rules),
+            hidden: BTreeSet::new(),
             asks_dns: rules.iter().any(|r| r.name.is_some()),
             has_times: rules.iter().any(|r| r.when.is_some() || r.after.is_some()),
             rules: rules.to_vec(),
@@ -111,6 +112,8 @@ struct Keeper {
     device: String,
     rules: Vec<FlowRule>,
     names: Names,
+    /// Programs of which it was said that their sockets may not be read.
+    hidden: BTreeSet<String>,
     asks_dns: bool,
     has_times: bool,
     by_hand: ByHand,
@@ -122,6 +125,14 @@ struct Keeper {
     accountant: Accountant,
     counted: Option<Duration>,
     say: Box<dyn Fn(&str) + Send>,
+}
+
+/// That a rule misses sockets of a program.
+fn hidden(name: &str, why: &str) -> String {
+    format!(
+        "Program {name} shares its control group with others, and not all of its sockets can be read ({why}): \
+         start it with systemd-run --user --scope {name}, and its rules hold for all of them."
+    )
 }
 
 /// Whether something is to be done again that was done at `last`.
@@ -172,6 +183,11 @@ impl Keeper {
         if self.names.looks() && is_due(now, self.looked, LOOK) {
             self.looked = Some(now);
             self.names.look();
+            for (name, why) in self.names.hidden() {
+                if self.hidden.insert(name.clone()) {
+                    (self.say)(&hidden(name, why));
+                }
+            }
         }
         let Some(maps) = &mut self.maps else {
             return Ok(());

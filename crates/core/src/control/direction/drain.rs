@@ -25,8 +25,8 @@ const VAGUE: f64 = 0.1;
 /// So many queues in a row that go when this direction is cut are here.
 const FOLLOWED_OFTEN: u32 = 3;
 
-/// So many probes in a row that all waited for longer than half a packet takes met a queue, however short: of single
-/// packets one in 256 would look so (decision 0125; not varied).
+/// So many probes in a row that all waited for longer than half a packet takes, and than delays wander, met a queue,
+/// however short: of single packets one in 256 would look so (decisions 0125 and 0128; not varied).
 const MANY: usize = 8;
 const HALF: f64 = 0.5;
 /// Nothing stalls for longer than this, s: what stands longer is a queue, whatever explains it.
@@ -69,7 +69,8 @@ impl DirectionState {
             Some(_) => 0.0,
         };
         let packet = context.packet / found.capacity;
-        let packets = if self.never_ends(HALF * packet + context.beside, context) {
+        let half = HALF * packet + context.wander + context.beside;
+        let packets = if self.never_ends(half, context) {
             0.0
         } else {
             2.0 * packet
@@ -78,7 +79,8 @@ impl DirectionState {
     }
 
     /// Whether nothing is known, and all of many probes in a row waited for longer than `least`, s: the rest of a single
-    /// packet is as often shorter than half of it. What stalled is answered at once.
+    /// packet is as often shorter than half of it, and what delays wander by is not in it. What stalled is answered at
+    /// once.
     fn never_ends(&self, least: f64, context: &Context) -> bool {
         let ends = self.run.iter().last().zip(self.run.iter().next());
         let lasts = ends.map_or(0.0, |(last, first)| last.came - first.came);
@@ -536,6 +538,8 @@ mod tests {
     #[test]
     fn what_never_ends_is_a_queue_even_of_less_than_two_packets() {
         assert!(learns_of([0.030, 0.034]));
+        // Longer than half a packet, which takes 19 ms, but by less than the 4 ms that delays wander by.
+        assert!(!learns_of([0.021, 0.034]));
         assert!(!learns_of([0.012, 0.034]));
         assert!(!learns_of([0.001, 0.034]));
     }

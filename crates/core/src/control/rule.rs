@@ -47,7 +47,8 @@ pub enum Rule {
     LossSteps,
     /// Senders on the far side have a second to use a try, as ours have (decision 0125).
     FarSenders,
-    /// Where no capacity is known, eight probes in a row that waited half a packet met a queue (decision 0125).
+    /// Where no capacity is known, eight probes in a row that waited for longer than half a packet takes and delays wander
+    /// met a queue (decisions 0125 and 0128).
     NeverEnds,
     /// Stamps of the hop that is probed tell directions apart (`attribution`).
     HopStamps,

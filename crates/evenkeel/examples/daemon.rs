@@ -1,11 +1,15 @@
 //! What `evenkeel run` costs while it runs: CPU and memory on the VDSL-100 line, idle and under
-//! load. Prints the page of docs/results/daemon; `scripts/results daemon` runs it.
+//! load, and with the dashboard open. Prints the page of docs/results/daemon; `scripts/results daemon` runs it.
 //!
 //! Principle: the program itself, told nothing, as a process on the lab's gateway, so that its
 //! figures are its own and not the lab's. Non-goal: what it does to the line.
 //!
 //! `daemon EVENKEEL [SECONDS]`, as root.
 
+use std::fs::Permissions;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,10 +30,15 @@ const SECONDS: f64 = 60.0;
 /// It follows the line within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Where the dashboard is served, in the gateway's namespace.
+const PAGES: &str = "127.0.0.1:8017";
+
 /// `evenkeel run` as a process.
 struct Program {
     path: String,
     dir: tempfile::TempDir,
+    /// Somebody looks at the dashboard all the time.
+    has_page: bool,
     /// Its number; 0 while it does not run.
     number: Arc<AtomicU32>,
     child: Option<Child>,
@@ -42,6 +51,13 @@ impl Shaper for Program {
 
     fn apply(&mut self, site: &Site) -> Result<(), ShaperError> {
         let at = self.dir.path();
+        // The server of pages is another user.
+        std::fs::set_permissions(at, Permissions::from_mode(0o755))?;
+        let http = format!("http = \"{PAGES}\"\n");
+        std::fs::write(
+            at.join("evenkeel.toml"),
+            if self.has_page { &http } else { "" },
+        )?;
         let said = at.join("said");
         let child = Command::new(&self.path)
             .args(["run", &site.wan, "--forget", "--state-dir"])
@@ -49,7 +65,7 @@ impl Shaper for Program {
             .arg("--profile-dir")
             .arg(at.join("lines"))
             .arg("--config")
-            .arg(at.join("none.toml"))
+            .arg(at.join("evenkeel.toml"))
             .stdout(std::fs::File::create(&said)?)
             .spawn()?;
         self.number.store(child.id(), Ordering::Relaxed);
@@ -61,6 +77,9 @@ impl Shaper for Program {
                 return Err("evenkeel run does not follow the line".into());
             }
             std::thread::sleep(Duration::from_millis(50));
+        }
+        if self.has_page {
+            look_at_page()?;
         }
         Ok(())
     }
@@ -82,6 +101,32 @@ impl Shaper for Program {
             Err(format!("evenkeel run: {status}").into())
         }
     }
+}
+
+/// Opens the dashboard as a browser does, and reads what it is told until nothing more comes.
+fn look_at_page() -> Result<(), ShaperError> {
+    let begun = Instant::now();
+    let mut page = loop {
+        match TcpStream::connect(PAGES) {
+            Ok(page) => break page,
+            Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    write!(page, "GET /api/events HTTP/1.1\r\nHost: {PAGES}\r\n\r\n")?;
+    let mut lines = BufReader::new(page).lines();
+    let first = lines.next().ok_or("the dashboard says nothing")??;
+    if !first.contains("200") {
+        return Err(format!("the dashboard says {first}").into());
+    }
+    std::thread::spawn(move || lines.map_while(Result::ok).count());
+    Ok(())
+}
+
+/// The process that serves the dashboard for `number`.
+fn server_of(number: u32) -> Option<u32> {
+    let all = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children")).ok()?;
+    all.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// What a process has used.
@@ -121,7 +166,7 @@ fn main() -> ExitCode {
         eprintln!("usage: daemon EVENKEEL [SECONDS] (the program, and how long a load lasts)");
         return ExitCode::from(2);
     };
-    match page(path, args.next()) {
+    match page(&path, args.next()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("daemon: {e}");
@@ -136,14 +181,17 @@ struct Seen {
     attempt: u32,
     begin: Used,
     end: Used,
+    /// The server of pages, when it was seen first and last.
+    server: Option<(Used, Used)>,
 }
 
 /// Measures with the program at `path`, each load for `seconds`, and prints the page.
-fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error::Error>> {
+fn page(path: &str, seconds: Option<String>) -> Result<(), Box<dyn std::error::Error>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
     let mut experiment = Experiment::load(&file)?;
     experiment.duration.full_s = seconds.map_or(Ok(SECONDS), |s| s.parse())?;
-    let (result, seen) = measure(path, &experiment)?;
+    let (result, seen) = measure(path, &experiment, &LOADS, false)?;
+    let (with_page, seen_with_page) = measure(path, &experiment, &["rrul"], true)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     println!(
         "# daemon: CPU and memory of `evenkeel run`\n\n\
@@ -154,16 +202,25 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
     );
     for run in &result.runs {
         let last = seen.iter().rfind(|s| s.load == run.load);
-        println!("{}", row(run, last.ok_or("the program was not seen")?)?);
+        println!(
+            "{}",
+            row(run, &run.load, last.ok_or("the program was not seen")?)?
+        );
     }
+    let seen = seen_with_page.last().ok_or("the program was not seen")?;
+    println!("{}", row(&with_page.runs[0], "rrul, a page open", seen)?);
+    let server = seen.server.ok_or("the server of pages was not seen")?;
     println!(
-        "\nOver {:.0} s of each load, from its start on, so with the finding out, but without \
+        "\n`evenkeel-web`, which serves that page, takes {:.2} % of a core and {:.1} MB beside it.\n\n\
+         Over {:.0} s of each load, from its start on, so with the finding out, but without \
          the loading of the programs before; /proc/PID/stat and status. A run in which the line's emulator lagged is marked void: that matters to \
          the rates, hardly to the cost. Packets are the kernel's work and not in these figures; \
          what the eBPF programs take stands in [programs](../programs/README.md). RSS holds the \
          pages of the program's file and of the C library, which the kernel can drop; its own \
          part is what it cannot.\n\n\
          Made by `scripts/results daemon` on Linux {}, {} cores.",
+        share(&server.0, &server.1)?.iter().sum::<f64>(),
+        server.1.memory.0 as f64 / 1e3,
         experiment.duration.full_s,
         kernel.trim(),
         std::thread::available_parallelism()?
@@ -171,19 +228,22 @@ fn page(path: String, seconds: Option<String>) -> Result<(), Box<dyn std::error:
     Ok(())
 }
 
-/// Runs all loads, and looks at the program while they last.
+/// Runs these loads, and looks at the program while they last.
 fn measure(
-    path: String,
+    path: &str,
     experiment: &Experiment,
+    loads: &[&str],
+    has_page: bool,
 ) -> Result<(ResultFile, Vec<Seen>), Box<dyn std::error::Error>> {
     let options = RunOptions {
-        loads: LOADS.map(str::to_owned).to_vec(),
+        loads: loads.iter().map(|&l| l.to_owned()).collect(),
         conditions: vec![CONDITION.into()],
         ..RunOptions::default()
     };
     let number = Arc::new(AtomicU32::new(0));
     let program = Program {
-        path,
+        path: path.to_owned(),
+        has_page,
         // In memory, as /run is.
         dir: tempfile::tempdir_in("/dev/shm")?,
         number: Arc::clone(&number),
@@ -191,17 +251,25 @@ fn measure(
     };
     let seen: Mutex<Vec<Seen>> = Mutex::default();
     let mut progress = |p: &evenkeel_lab::Progress<'_>| {
-        let (true, Some(now)) = (p.is_loaded(), Used::now(number.load(Ordering::Relaxed))) else {
+        let number = number.load(Ordering::Relaxed);
+        let (true, Some(now)) = (p.is_loaded(), Used::now(number)) else {
             return;
         };
+        let server = server_of(number).and_then(Used::now);
         let mut seen = seen.lock().expect("nobody panics while holding it");
         match seen.last_mut() {
-            Some(last) if last.load == p.cell.load && last.attempt == p.attempt => last.end = now,
+            Some(last) if last.load == p.cell.load && last.attempt == p.attempt => {
+                last.end = now;
+                if let (Some(of), Some(now)) = (&mut last.server, server) {
+                    of.1 = now;
+                }
+            }
             _ => seen.push(Seen {
                 load: p.cell.load.clone(),
                 attempt: p.attempt,
                 begin: now,
                 end: now,
+                server: server.map(|s| (s, s)),
             }),
         }
     };
@@ -217,24 +285,25 @@ fn measure(
     Ok((result, seen.into_inner()?))
 }
 
-/// The table's line for a run.
-fn row(run: &Run, seen: &Seen) -> Result<String, nix::errno::Errno> {
+/// Per cent of a core in user space and in the kernel from one look to another.
+fn share(begin: &Used, end: &Used) -> Result<[f64; 2], nix::errno::Errno> {
     let hertz = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
-    let Seen { begin, end, .. } = seen;
     let took = end.at.duration_since(begin.at).as_secs_f64();
-    let share = |ticks: u64| ticks as f64 / hertz * 100.0 / took;
-    let user = end.ticks.0 - begin.ticks.0;
-    let system = end.ticks.1 - begin.ticks.1;
+    let ticks = [end.ticks.0 - begin.ticks.0, end.ticks.1 - begin.ticks.1];
+    Ok(ticks.map(|n| n as f64 / hertz * 100.0 / took))
+}
+
+/// The table's line for a run.
+fn row(run: &Run, name: &str, seen: &Seen) -> Result<String, nix::errno::Errno> {
+    let Seen { begin, end, .. } = seen;
+    let [user, system] = share(begin, end)?;
     let void = &run.instrument.void;
     let note = if void.is_empty() { "" } else { " (void)" };
     Ok(format!(
-        "| {}{note} | {:.1} | {:.1} | {:.2} | {:.2} | {:.2} | {:.1} | {:.1} |",
-        run.load,
+        "| {name}{note} | {:.1} | {:.1} | {:.2} | {user:.2} | {system:.2} | {:.1} | {:.1} |",
         run.down_kbit / 1e3,
         run.up_kbit / 1e3,
-        share(user + system),
-        share(user),
-        share(system),
+        user + system,
         end.memory.0 as f64 / 1e3,
         end.memory.1 as f64 / 1e3
     ))

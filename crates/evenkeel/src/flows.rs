@@ -115,7 +115,10 @@ pub(crate) struct Listed {
 
 /// Earlier looks, so that who asks again need not wait for rates.
 #[derive(Default)]
-pub(crate) struct Looks(Mutex<HashMap<String, (Instant, Seen)>>);
+pub(crate) struct Looks {
+    earlier: Mutex<HashMap<String, (Instant, Seen)>>,
+    known: Mutex<Option<LookedUp>>,
+}
 
 /// An earlier look tells rates if it is no older, and no younger than the other.
 const OLDEST: Duration = Duration::from_secs(5);
@@ -132,7 +135,7 @@ impl Looks {
         let (device, maps) = open(dir, device)?;
         let mut rules: Vec<String> = dir.load(&device)?.map(|s| s.rules).unwrap_or_default();
         rules.extend(defaults().iter().map(ToString::to_string));
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = kept
             .remove(&device)
             .filter(|(at, _)| at.elapsed() <= OLDEST);
@@ -144,8 +147,11 @@ impl Looks {
             std::thread::sleep(LOOK.saturating_sub(from.elapsed()));
         }
         let (at, now) = (Instant::now(), look(&maps)?);
-        let known = Known::now(rules);
-        let flows = rows(&before, &now, from.elapsed(), &known, all);
+        let took = from.elapsed();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.take_if(|k| k.is_old(k.at.elapsed()));
+        let known = &known.get_or_insert_with(LookedUp::now).known;
+        let flows = rows(&before, &now, took, &rules, known, all);
         kept.insert(device.clone(), (at, now));
         Ok(Listed { device, flows })
     }
@@ -167,11 +173,9 @@ fn look(maps: &evenkeel_datapath::Maps) -> Result<Seen, Failure> {
     })
 }
 
-/// What flows are explained by.
+/// What groups and addresses of flows are called.
 #[derive(Default)]
 struct Known {
-    /// As they are written, in order.
-    rules: Vec<String>,
     /// Paths of control groups.
     groups: HashMap<u64, String>,
     /// Who is behind address translation, and what devices are called.
@@ -179,16 +183,40 @@ struct Known {
     labels: HashMap<IpAddr, String>,
 }
 
-impl Known {
-    fn now(rules: Vec<String>) -> Self {
-        Known {
-            rules,
+/// That, as it was looked up at a time.
+struct LookedUp {
+    known: Known,
+    at: Instant,
+    took: Duration,
+}
+
+/// Looking up, which goes through all control groups and connections of the machine, takes at most one part in so many of
+/// the time, as long as what is known is not [`OUTDATED`].
+const PART: u32 = 1000;
+const OUTDATED: Duration = Duration::from_secs(10);
+
+impl LookedUp {
+    fn now() -> Self {
+        let begun = Instant::now();
+        let known = Known {
             groups: group_names(),
             inside: insides(),
             labels: labels(&hosts()),
+        };
+        LookedUp {
+            known,
+            at: Instant::now(),
+            took: begun.elapsed(),
         }
     }
 
+    /// Whether it is to be looked up again at this age.
+    fn is_old(&self, age: Duration) -> bool {
+        age >= (self.took * PART).min(OUTDATED)
+    }
+}
+
+impl Known {
     /// The device on our side whose flow it is, if that says more than the flow's address.
     fn host(&self, key: &Key) -> Option<String> {
         let inside = self.inside.get(&tuple(key));
@@ -197,7 +225,14 @@ impl Known {
     }
 }
 
-fn rows(before: &Seen, now: &Seen, took: Duration, known: &Known, all: bool) -> Vec<Row> {
+fn rows(
+    before: &Seen,
+    now: &Seen,
+    took: Duration,
+    rules: &[String],
+    known: &Known,
+    all: bool,
+) -> Vec<Row> {
     let last = |f: &Flow| f.direction.iter().map(|d| d.last).max().unwrap_or_default();
     // The latest packet of all is as good as a clock, and is the programs' own.
     let clock = now.flows.values().map(last).max().unwrap_or_default();
@@ -225,7 +260,7 @@ fn rows(before: &Seen, now: &Seen, took: Duration, known: &Known, all: bool) -> 
                 host: known.host(key),
                 remote: end(key.remote, key.remote_port),
                 tier: flow.tier,
-                why: why(flow, &known.rules),
+                why: why(flow, rules),
                 down_kbit: moved(Direction::Down),
                 up_kbit: moved(Direction::Up),
                 down_bytes: down.bytes,
@@ -389,6 +424,24 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_long_is_looked_up_seldom() {
+        let took = |ms| LookedUp {
+            known: Known::default(),
+            at: Instant::now(),
+            took: Duration::from_millis(ms),
+        };
+        for (ms, age, is_old) in [
+            (1, 900, false),
+            (1, 1000, true),
+            (30, 9900, false),
+            (30, 10_000, true),
+        ] {
+            let age = Duration::from_millis(age);
+            assert_eq!(took(ms).is_old(age), is_old, "{ms} ms, {age:?}");
+        }
+    }
+
+    #[test]
     fn who_moves_most_stands_first_and_who_is_quiet_is_left_out() {
         let before = seen([(key(1), flow(1000, 0)), (key(2), flow(1000, 0))]);
         let now = seen([
@@ -398,11 +451,8 @@ mod tests {
         ]);
         let rules = ["voice".to_owned(), "video tcp port 443".to_owned()];
         let second = Duration::from_secs(1);
-        let mut known = Known {
-            rules: rules.into(),
-            ..Known::default()
-        };
-        let found = rows(&before, &now, second, &known, false);
+        let mut known = Known::default();
+        let found = rows(&before, &now, second, &rules, &known, false);
         let of: Vec<_> = found
             .iter()
             .map(|r| (r.local.as_str(), r.down_kbit))
@@ -411,21 +461,21 @@ mod tests {
         assert_eq!(found[0].why, "video tcp port 443");
         let text = table("wan", &found);
         assert!(text.contains("  1.00  "), "{text}");
-        let everybody = rows(&before, &now, second, &Known::default(), true);
+        let everybody = rows(&before, &now, second, &[], &Known::default(), true);
         assert_eq!(everybody.len(), 3);
         assert_eq!(found[1].why, "video tcp port 443");
         // One of them is the TV's, behind address translation, the other one somebody's who has no name.
         let [tv, other]: [IpAddr; 2] = [[192, 168, 1, 5], [192, 168, 1, 6]].map(IpAddr::from);
         known.inside = [(tuple(&key(1)), tv), (tuple(&key(2)), other)].into();
         known.labels = [(tv, "tv".to_owned())].into();
-        let text = table("wan", &rows(&before, &now, second, &known, false));
+        let text = table("wan", &rows(&before, &now, second, &rules, &known, false));
         assert!(
             text.contains("  tv:1  ") && text.contains("  192.168.1.6:2  "),
             "{text}"
         );
         let hardware = "02:00:5e:00:53:01";
         known.labels = [(tv, hardware.to_owned())].into();
-        let text = table("wan", &rows(&before, &now, second, &known, false));
+        let text = table("wan", &rows(&before, &now, second, &rules, &known, false));
         assert!(text.contains(&format!("[{hardware}]:1")), "{text}");
     }
 
@@ -449,7 +499,7 @@ mod tests {
         if !bounded {
             now.lease = Duration::ZERO;
         }
-        let rows = rows(&now, &now, LOOK, &Known::default(), true);
+        let rows = rows(&now, &now, LOOK, &[], &Known::default(), true);
         assert_eq!(rows[0].window_why, why);
         let text = table("wan", &rows);
         let said: Vec<&str> = text.split_whitespace().collect();
@@ -513,7 +563,7 @@ mod tests {
             (key(2), ended(51_000)),
             (key(3), ended(49_000)),
         ]);
-        let found = rows(&now, &now, LOOK, &Known::default(), false);
+        let found = rows(&now, &now, LOOK, &[], &Known::default(), false);
         let of: Vec<_> = found.iter().map(|r| (r.local.as_str(), r.ended)).collect();
         assert_eq!(of, [("192.0.2.1:2", true), ("192.0.2.1:1", false)]);
         assert!(table("wan", &found).contains("ended; rule 2"));

@@ -11,6 +11,11 @@ use evenkeel_kernel::{Connection, connections};
 
 /// Who began each connection that is translated, by what it is outside.
 pub fn insides() -> HashMap<NameKey, IpAddr> {
+    // To list them the kernel goes through its whole table, however few there are.
+    let count = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
+    if count.is_ok_and(|n| n.trim() == "0") {
+        return HashMap::new();
+    }
     connections().iter().filter_map(translated).collect()
 }
 

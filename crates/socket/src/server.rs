@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use evenkeel_sys::peer::peer;
+use evenkeel_sys::poll::{Interest, Poller, Waker};
 
 use crate::line::{LONGEST_REQUEST, next};
 use crate::{Reply, Request, Right, Rights, parse};
@@ -25,8 +26,8 @@ pub const CLIENTS: usize = 32;
 const STRANGERS: usize = 8;
 /// Who says nothing, or does not read, for so long is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks whether it is over.
-const LOOK: Duration = Duration::from_millis(50);
+/// Where there is no room for another client, it is looked for again after this.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// An answer that is under way is waited for so long when the daemon ends.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -39,6 +40,8 @@ pub type Answer = dyn Fn(Request) -> Reply + Send + Sync;
 pub struct Server {
     path: PathBuf,
     over: Arc<AtomicBool>,
+    /// Wakes the thread, since it is over.
+    waker: Arc<Waker>,
     answering: Arc<Answering>,
     thread: Option<JoinHandle<()>>,
 }
@@ -117,16 +120,19 @@ impl Server {
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         listener.set_nonblocking(true)?;
+        let door = Door::new(listener).map_err(io::Error::other)?;
+        let waker = Arc::clone(&door.waker);
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let answering = Arc::new(Answering::default());
         let answers = Arc::clone(&answering);
         let thread = std::thread::Builder::new()
             .name("socket".into())
-            .spawn(move || listen(&listener, &Arc::new(rights), &answer, &answers, &ends))?;
+            .spawn(move || listen(&door, &Arc::new(rights), &answer, &answers, &ends))?;
         Ok(Server {
             path: path.to_owned(),
             over,
+            waker,
             answering,
             thread: Some(thread),
         })
@@ -136,6 +142,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -144,8 +151,44 @@ impl Drop for Server {
     }
 }
 
+/// Where clients come in, and where it is heard that it is over.
+struct Door {
+    listener: UnixListener,
+    waker: Arc<Waker>,
+    poller: Poller,
+}
+
+impl Door {
+    fn new(listener: UnixListener) -> Result<Self, evenkeel_sys::Error> {
+        let (waker, poller) = (Arc::new(Waker::new()?), Poller::new()?);
+        poller.add(&listener, 0, Interest::Read)?;
+        poller.add(&*waker, 1, Interest::Read)?;
+        Ok(Door {
+            listener,
+            waker,
+            poller,
+        })
+    }
+
+    /// Waits for the next one; `None`: nobody is there after all, or it is over.
+    fn next(&self) -> Option<UnixStream> {
+        if self.poller.wait(&mut Vec::new()).is_err() {
+            std::thread::sleep(AGAIN);
+        }
+        match self.listener.accept() {
+            Ok((stream, _)) => Some(stream),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => None,
+            Err(_) => {
+                // Too many files, which passes.
+                std::thread::sleep(AGAIN);
+                None
+            }
+        }
+    }
+}
+
 fn listen(
-    listener: &UnixListener,
+    door: &Door,
     rights: &Arc<Rights>,
     answer: &Arc<Answer>,
     answering: &Arc<Answering>,
@@ -153,9 +196,7 @@ fn listen(
 ) {
     let count = Arc::new(Count::default());
     while !over.load(Ordering::Relaxed) {
-        let Ok((stream, _)) = listener.accept() else {
-            // Nobody, or too many files: both pass.
-            std::thread::sleep(LOOK);
+        let Some(stream) = door.next() else {
             continue;
         };
         let Ok(who) = peer(&stream) else {

@@ -13,7 +13,7 @@ use evenkeel_core::PerDirection;
 use evenkeel_core::classify::Tier;
 use evenkeel_core::rules::{Budget, Used};
 use evenkeel_datapath::Maps;
-use evenkeel_datapath::values::{Key, NameKey};
+use evenkeel_datapath::values::{Flow, Key, NameKey};
 use evenkeel_history::UseTimer;
 use evenkeel_history::usage::{Counter, Kind, Moved, Usage};
 use evenkeel_kernel::{Error, Session, state};
@@ -186,7 +186,16 @@ impl Accountant {
         } else {
             HashMap::new()
         };
-        let inside: HashMap<NameKey, IpAddr> = insides();
+        // What this machine sends itself is not translated; listing all connections takes the kernel some milliseconds.
+        let forwards = |(key, flow): &(Key, Flow)| {
+            let sum = moved(&flow.direction, |d| d.bytes);
+            flow.cgroup == 0 && self.flows.get(key) != Some(&sum)
+        };
+        let inside: HashMap<NameKey, IpAddr> = if flows.iter().any(forwards) {
+            insides()
+        } else {
+            HashMap::new()
+        };
         let mut kept = HashMap::with_capacity(flows.len());
         let mut moved_by: BTreeMap<String, u64> = BTreeMap::new();
         for (key, flow) in flows {

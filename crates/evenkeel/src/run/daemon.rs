@@ -28,7 +28,7 @@ use crate::quiet;
 use crate::service::Service;
 
 /// Between two looks at signals, lines and children.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(200);
 /// A line that has shown nothing for so long hangs. It shows something twice a second.
 const HANGS: Duration = Duration::from_secs(3);
 /// From one sign of life to the next.

@@ -161,6 +161,33 @@ fn irtt_servers_are_pinged() {
     assert!(loads.to_string().contains("--pings"), "{loads}");
 }
 
+/// An irtt server that answers those only who know its key.
+#[test]
+fn irtt_servers_with_a_key_are_pinged() {
+    let test = "irtt_servers_with_a_key_are_pinged";
+    let _alone = alone();
+    if !is_there(test, "irtt") {
+        return;
+    }
+    let Some(w) = world(test, 20, 8) else {
+        return;
+    };
+    let _irtt = w.far.run(|| start("irtt server --hmac=0x6b6579")).unwrap();
+    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
+    let mut o = options("irtt://10.23.0.2", Test::Idle);
+    (o.seconds, o.irtt_key) = (1, "key".parse().ok());
+    let b = w.bench(&o).unwrap();
+    let answered = b.probes[0]
+        .probes
+        .iter()
+        .filter(|p| p.rtt.is_some())
+        .count();
+    assert!(answered > 10, "{answered}");
+    o.irtt_key = "another".parse().ok();
+    let refused = w.bench(&o).unwrap_err();
+    assert!(refused.to_string().contains("with this key"), "{refused}");
+}
+
 #[test]
 fn goodput_is_that_of_iperf3() {
     let test = "goodput_is_that_of_iperf3";

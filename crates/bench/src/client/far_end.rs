@@ -104,7 +104,7 @@ pub(super) fn pings(o: &Options, interval: Duration) -> Result<Option<irtt::Sess
         };
     };
     let run = o.idle + Duration::from_secs(o.seconds.into()) + o.tail;
-    let session = irtt::Session::open(address?, interval, run + SLACK)?;
+    let session = irtt::Session::open(address?, interval, run + SLACK, o.irtt_key.as_ref())?;
     if session.duration < run {
         return Err(Failed::Usage(format!(
             "{to} answers for {} s: --seconds N",

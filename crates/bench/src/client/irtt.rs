@@ -5,9 +5,10 @@
 //! was agreed upon, here the server's stamps of receiving and sending by its wall clock (8 each). What is agreed
 //! upon stands in the packets that open, as pairs of a number and a value (variable-length integers, as
 //! Protocol Buffers have them).
-//! Principles: no more is asked for than is used; what the server allows is taken. Non-goals: its HMAC, its
-//! payloads, loads.
+//! With a key (its `--hmac`) the flags are followed by an HMAC-MD5 (16) of the whole packet, in which it stands as zeros.
+//! Principles: no more is asked for than is used; what the server allows is taken. Non-goals: its payloads, loads.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
@@ -16,6 +17,8 @@ use evenkeel_measure::packet::Probe;
 use evenkeel_measure::prober::Form;
 use evenkeel_sys::clock;
 use evenkeel_sys::stamp::StampedSocket;
+use hmac::{Hmac, Mac as _};
+use md5::Md5;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::failed::Failed;
@@ -29,6 +32,8 @@ const OPEN: u8 = 1;
 const REPLY: u8 = 2;
 const CLOSE: u8 = 4;
 const HMAC: u8 = 8;
+/// Bytes of an HMAC-MD5, which stands before the token.
+const SEAL: usize = 16;
 /// What may be agreed upon.
 const VERSION: u64 = 1;
 const DURATION: u64 = 2;
@@ -49,6 +54,85 @@ const ECHO: usize = 32;
 /// How long is waited for an answer to each of the packets that open, s; irtt's own client does so.
 const PATIENCE: [u64; 4] = [1, 2, 4, 8];
 
+/// What seals packets, so that a server answers those only who know it.
+#[derive(Clone, PartialEq)]
+pub struct Key(Vec<u8>);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl std::str::FromStr for Key {
+    type Err = &'static str;
+
+    /// As irtt's `--hmac` has it: text, or `0x` and the bytes in hexadecimal digits.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bytes = match text.strip_prefix("0x") {
+            None => text.as_bytes().to_vec(),
+            Some(digits) => {
+                let digits = digits.as_bytes().chunks(2);
+                let byte = |two: &[u8]| {
+                    let two = str::from_utf8(two).ok().filter(|t| t.len() == 2)?;
+                    u8::from_str_radix(two, 16).ok()
+                };
+                let bytes: Option<Vec<u8>> = digits.map(byte).collect();
+                bytes.ok_or("after 0x two hexadecimal digits for each byte are wanted")?
+            }
+        };
+        if bytes.is_empty() {
+            return Err("it is empty");
+        }
+        Ok(Key(bytes))
+    }
+}
+
+impl Key {
+    fn hmac(&self, packet: &[u8]) -> Hmac<Md5> {
+        let mut hmac = Hmac::<Md5>::new_from_slice(&self.0).expect("a key may have any length");
+        hmac.update(packet);
+        hmac
+    }
+
+    /// A packet with its seal.
+    fn seal(&self, packet: &[u8]) -> Vec<u8> {
+        let (head, rest) = packet.split_at(TOKEN);
+        let mut sealed = [head, &[0; SEAL], rest].concat();
+        sealed[TOKEN - 1] |= HMAC;
+        let seal = self.hmac(&sealed).finalize().into_bytes();
+        sealed[TOKEN..TOKEN + SEAL].copy_from_slice(&seal);
+        sealed
+    }
+
+    /// A packet without its seal; nothing if that is not ours.
+    fn unseal(&self, sealed: &[u8]) -> Option<Vec<u8>> {
+        let seal = sealed.get(TOKEN..TOKEN + SEAL)?;
+        let mut packet = sealed.to_vec();
+        packet[TOKEN..TOKEN + SEAL].fill(0);
+        self.hmac(&packet).verify_slice(seal).ok()?;
+        packet.drain(TOKEN..TOKEN + SEAL);
+        packet[TOKEN - 1] &= !HMAC;
+        Some(packet)
+    }
+}
+
+/// A packet as it is sent.
+fn sealed(key: Option<&Key>, packet: Vec<u8>) -> Vec<u8> {
+    match key {
+        None => packet,
+        Some(key) => key.seal(&packet),
+    }
+}
+
+/// A packet as it was before it was sent; nothing if it is nobody's who knows the key.
+fn unsealed<'p>(key: Option<&Key>, packet: &'p [u8]) -> Option<Cow<'p, [u8]>> {
+    match key {
+        None => Some(packet.into()),
+        Some(key) => key.unseal(packet).map(Cow::Owned),
+    }
+}
+
 /// A connection that is open.
 #[derive(Debug)]
 pub struct Session {
@@ -65,7 +149,12 @@ pub struct Session {
 
 impl Session {
     /// Opens a connection for pings at an interval, for so long.
-    pub fn open(to: SocketAddr, interval: Duration, duration: Duration) -> Result<Self, Failed> {
+    pub fn open(
+        to: SocketAddr,
+        interval: Duration,
+        duration: Duration,
+        key: Option<&Key>,
+    ) -> Result<Self, Failed> {
         let any: SocketAddr = if to.is_ipv6() {
             ([0u16; 8], 0).into()
         } else {
@@ -84,12 +173,16 @@ impl Session {
             put(&mut question, what);
             put(&mut question, zigzag(value));
         }
+        let question = sealed(key, question);
         for (sent, seconds) in (1..).zip(PATIENCE) {
             socket
                 .send(&question)
                 .map_err(|e| Failed::Work(format!("send to irtt at {to}: {e}")))?;
             let until = clock::monotonic() + Duration::from_secs(seconds);
             while let Some(answer) = answer(&socket, until)? {
+                let Some(answer) = unsealed(key, &answer) else {
+                    continue;
+                };
                 let Some(agreed) = Agreed::of(&answer).map_err(|why| refused(to, why))? else {
                     continue;
                 };
@@ -101,12 +194,17 @@ impl Session {
                     form: Echoes {
                         token: agreed.token,
                         stamped: agreed.stamped,
+                        key: key.cloned(),
                     },
                 });
             }
         }
+        let is_it = match key {
+            None => "without --hmac (which wants --irtt-key)",
+            Some(_) => "with this key as its --hmac",
+        };
         Err(Failed::Work(format!(
-            "irtt at {to} does not answer: is it an irtt server, without --hmac?"
+            "irtt at {to} does not answer: is it an irtt server, {is_it}?"
         )))
     }
 }
@@ -184,7 +282,7 @@ impl Agreed {
             _ => return Ok(None),
         };
         if flags & HMAC != 0 {
-            return Err("it wants a key (its --hmac), which is not supported");
+            return Err("it wants a key (its --hmac): --irtt-key");
         }
         if flags & CLOSE != 0 {
             return Err("it speaks another version of its protocol than 1");
@@ -222,6 +320,7 @@ pub(super) struct Echoes {
     token: [u8; 8],
     /// Answers have both stamps.
     stamped: bool,
+    key: Option<Key>,
 }
 
 impl Form for Echoes {
@@ -230,10 +329,11 @@ impl Form for Echoes {
         bytes[..TOKEN].copy_from_slice(&head(0));
         bytes[TOKEN..SEQ].copy_from_slice(&self.token);
         bytes[SEQ..RECEIVED].copy_from_slice(&seq.to_le_bytes());
-        bytes
+        sealed(self.key.as_ref(), bytes)
     }
 
     fn answer(&self, bytes: &[u8]) -> Option<Probe> {
+        let bytes = unsealed(self.key.as_ref(), bytes)?;
         let flags = *bytes.get(3)?;
         let ours = bytes[..3] == MAGIC && bytes.get(TOKEN..SEQ)? == self.token;
         if !ours || flags & (OPEN | REPLY | HMAC) != REPLY {
@@ -254,7 +354,8 @@ impl Form for Echoes {
     }
 
     fn farewell(&self) -> Option<Vec<u8>> {
-        Some([&head(CLOSE)[..], &self.token].concat())
+        let bytes = [&head(CLOSE)[..], &self.token].concat();
+        Some(sealed(self.key.as_ref(), bytes))
     }
 }
 
@@ -304,6 +405,7 @@ mod tests {
         let form = Echoes {
             token: [1, 2, 3, 4, 5, 6, 7, 8],
             stamped: true,
+            key: None,
         };
         let mut bytes = form.question(0x0102);
         assert_eq!(
@@ -324,11 +426,51 @@ mod tests {
         assert_eq!(form.farewell().unwrap()[3], CLOSE);
     }
 
+    #[test]
+    fn keys() {
+        assert_eq!("0x6b6579".parse::<Key>(), "key".parse());
+        for wrong in ["", "0x", "0x6", "0x6g", "0xé9"] {
+            assert!(wrong.parse::<Key>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn literal_seals() {
+        let form = Echoes {
+            token: [1, 2, 3, 4, 5, 6, 7, 8],
+            stamped: true,
+            key: "key".parse().ok(),
+        };
+        let plain = Echoes {
+            key: None,
+            ..form.clone()
+        };
+        // By Python's hmac.
+        assert_eq!(
+            form.farewell().unwrap()[..TOKEN + SEAL],
+            *b"\x14\xa7\x5b\x0c\x39\xf9\x7a\x7f\x11\xfd\x6b\x50\x27\xe4\x4d\x3a\x08\x7c\x7c\xbc"
+        );
+        let mut sealed = form.question(7);
+        assert_eq!(sealed[..4], *b"\x14\xa7\x5b\x08");
+        assert_eq!(sealed.len(), ECHO + SEAL);
+        assert_eq!(sealed[TOKEN + SEAL..], plain.question(7)[TOKEN..]);
+        let key = form.key.as_ref().unwrap();
+        assert_eq!(key.unseal(&sealed).as_deref(), Some(&plain.question(7)[..]));
+        sealed[30] ^= 1;
+        assert_eq!(key.unseal(&sealed), None, "changed on the way");
+        let mut answer = plain.question(7);
+        answer[3] = REPLY;
+        assert_eq!(form.answer(&answer), None, "without a seal");
+        assert_eq!(form.answer(&key.seal(&answer)), plain.answer(&answer));
+        assert!(plain.answer(&answer).is_some());
+    }
+
     proptest! {
         #[test]
         fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..64), at in 0..OPENED.len(), with in any::<u8>()) {
-            let form = Echoes { token: [0; 8], stamped: true };
-            let _ = (form.answer(&bytes), Agreed::of(&bytes));
+            let form = Echoes { token: [0; 8], stamped: true, key: None };
+            let key = Some(Key(vec![1]));
+            let _ = (form.answer(&bytes), Agreed::of(&bytes), Echoes { key, ..form.clone() }.answer(&bytes));
             let mut bytes = OPENED.to_vec();
             bytes[at] = with;
             let _ = (form.answer(&bytes), Agreed::of(&bytes));

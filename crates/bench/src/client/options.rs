@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+use super::irtt::Key;
+
 /// The draft's connections at most.
 const MOST_OF_THE_DRAFT: usize = 16;
 
@@ -82,6 +84,8 @@ pub struct Options {
     pub to: String,
     /// An irtt server whose pings are judged, `irtt://HOST`.
     pub pings: Option<String>,
+    /// What seals packets to and from irtt servers.
+    pub irtt_key: Option<Key>,
     /// Which load.
     pub test: Test,
     /// Streams each way.

@@ -150,6 +150,7 @@ fn take(
     let options = Options {
         to: w.server.to_owned(),
         pings: None,
+        irtt_key: None,
         test: Test::RrulBe,
         streams: None,
         seconds: LOAD_S,

@@ -153,6 +153,7 @@ pub(crate) fn options(to: &str, test: Test) -> Options {
     Options {
         to: to.into(),
         pings: None,
+        irtt_key: None,
         test,
         streams: None,
         seconds: 4,

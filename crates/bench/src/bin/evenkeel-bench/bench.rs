@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use evenkeel_bench::client::irtt::Key;
 use evenkeel_bench::client::{self, Now, Options, Test, compare::Shaping};
 use evenkeel_report::bench as report;
 use evenkeel_report::bench::form::Bench;
@@ -27,6 +28,14 @@ pub(crate) struct Args {
     /// Judge the pings of this irtt server, while --to carries the load: irtt://HOST
     #[arg(long, value_name = "URL")]
     pings: Option<String>,
+    /// The key of an irtt server, its --hmac: text, or 0x and hexadecimal digits
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "EVENKEEL_IRTT_KEY",
+        hide_env_values = true
+    )]
+    irtt_key: Option<Key>,
     /// The list for --to auto, one far end to a line
     #[arg(long, value_name = "FILE", default_value = "/etc/evenkeel-far-ends")]
     far_ends: PathBuf,
@@ -99,6 +108,7 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
     let options = Options {
         to,
         pings: args.pings.clone(),
+        irtt_key: args.irtt_key.clone(),
         test,
         streams: args.streams.map(usize::from),
         seconds: load,
@@ -108,7 +118,7 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
         token: args.token.token.clone(),
         ca: args.ca.clone(),
         label: args.label.clone(),
-        command: without_token(&words),
+        command: without_secrets(&words),
     };
     let cancel = evenkeel_terminal::cancelled_by_signals()?;
     let mut line = StatusLine::new();
@@ -139,17 +149,18 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
 }
 
 /// The command as it can be shown to others.
-fn without_token(words: &[String]) -> String {
+fn without_secrets(words: &[String]) -> String {
     let mut shown = vec!["evenkeel".to_owned()];
     let mut secret = false;
     for w in words {
         shown.push(match w.as_str() {
             _ if secret => "***".into(),
             w if w.starts_with("--token=") => "--token=***".into(),
+            w if w.starts_with("--irtt-key=") => "--irtt-key=***".into(),
             w if w.contains(' ') => format!("'{w}'"),
             w => w.to_owned(),
         });
-        secret = w == "--token";
+        secret = ["--token", "--irtt-key"].contains(&w.as_str());
     }
     shown.join(" ")
 }

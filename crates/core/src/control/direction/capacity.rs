@@ -119,8 +119,17 @@ impl DirectionState {
             },
             ..found
         };
-        let value = match self.prior {
-            Some(prior) if prior.agrees(&found) => prior.with(&found),
+        let value = match (self.prior, self.known()) {
+            (Some(prior), _) if prior.agrees(&found) => prior.with(&found),
+            // A worse look at the same queue takes nothing back that a better one has shown, unless the line never settles.
+            (_, Some(known))
+                if found.error > known.error && known.agrees(&found) && !self.is_volatile(now) =>
+            {
+                Estimate {
+                    error: known.error,
+                    ..known.with(&found)
+                }
+            }
             _ => found,
         };
         let before = self.capacity.map(|c| c.0);
@@ -174,6 +183,29 @@ mod tests {
             way.observe(Point { left, came, queue }, &at(came));
         }
         way.estimate(0.0, &at(1.33)).unwrap().known.error
+    }
+
+    /// What is known after a first look, and another one at the same queue.
+    fn known_after(looks: [(f64, f64); 2]) -> Estimate {
+        let mut way = DirectionState::new(Direction::Down);
+        way.is_attributed = true;
+        for (capacity, error) in looks {
+            way.learn(Estimate { capacity, error }, 1.0);
+        }
+        way.known().unwrap()
+    }
+
+    #[test]
+    fn a_worse_look_at_a_queue_takes_nothing_back() {
+        let known = known_after([(1e6, 0.02), (0.7e6, 0.2)]);
+        assert!(known.capacity > 0.99e6 && known.error == 0.02, "{known:?}");
+        // What both say cannot be, and what is better: the line has become slower.
+        for error in [0.03, 0.01] {
+            let known = known_after([(1e6, 0.02), (0.7e6, error)]);
+            assert_eq!(known.capacity, 0.7e6, "{error}");
+        }
+        let better = known_after([(0.9e6, 0.2), (1e6, 0.02)]);
+        assert_eq!(better.capacity, 1e6);
     }
 
     #[test]

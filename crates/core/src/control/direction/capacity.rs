@@ -198,14 +198,15 @@ mod tests {
     #[test]
     fn a_worse_look_at_a_queue_takes_nothing_back() {
         let known = known_after([(1e6, 0.02), (0.7e6, 0.2)]);
-        assert!(known.capacity > 0.99e6 && known.error == 0.02, "{known:?}");
+        assert!(known.capacity > 0.99e6, "{known:?}");
+        assert!((known.error - 0.02).abs() < 1e-9, "{known:?}");
         // What both say cannot be, and what is better: the line has become slower.
         for error in [0.03, 0.01] {
             let known = known_after([(1e6, 0.02), (0.7e6, error)]);
-            assert_eq!(known.capacity, 0.7e6, "{error}");
+            assert!((known.capacity - 0.7e6).abs() < 1.0, "{error}");
         }
         let better = known_after([(0.9e6, 0.2), (1e6, 0.02)]);
-        assert_eq!(better.capacity, 1e6);
+        assert!((better.capacity - 1e6).abs() < 1.0, "{better:?}");
     }
 
     #[test]

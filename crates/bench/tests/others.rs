@@ -63,14 +63,14 @@ fn listens(port: u16) -> bool {
     })
 }
 
-/// A line of 20 and 8 Mbit/s with `evenkeel serve` and Debian's irtt server behind it.
-fn irtt_world(test: &str) -> Option<(World, Server, Ends)> {
+/// A line of 20 and 8 Mbit/s with `evenkeel serve` and Debian's irtt server, by this command, behind it.
+fn irtt_world(test: &str, irtt: &str) -> Option<(World, Server, Ends)> {
     if !is_there(test, "irtt") {
         return None;
     }
     let w = world(test, 20, 8)?;
     let server = w.serve("", Limits::default(), false);
-    let irtt = w.far.run(|| start("irtt server")).unwrap();
+    let irtt = w.far.run(|| start(irtt)).unwrap();
     assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
     Some((w, server, irtt))
 }
@@ -97,7 +97,7 @@ fn under_load(file: &std::path::Path, b: &Bench) -> Vec<f64> {
 fn pings_are_those_of_irtt() {
     let test = "pings_are_those_of_irtt";
     let _alone = alone();
-    let Some((w, _server, _irtt)) = irtt_world(test) else {
+    let Some((w, _server, _irtt)) = irtt_world(test, "irtt server") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ fn pings_are_those_of_irtt() {
 fn irtt_servers_are_pinged() {
     let test = "irtt_servers_are_pinged";
     let _alone = alone();
-    let Some((w, _server, _irtt)) = irtt_world(test) else {
+    let Some((w, _server, _irtt)) = irtt_world(test, "irtt server") else {
         return;
     };
     let mut o = options("10.23.0.2:7000", Test::RrulBe);
@@ -166,14 +166,9 @@ fn irtt_servers_are_pinged() {
 fn irtt_servers_with_a_key_are_pinged() {
     let test = "irtt_servers_with_a_key_are_pinged";
     let _alone = alone();
-    if !is_there(test, "irtt") {
-        return;
-    }
-    let Some(w) = world(test, 20, 8) else {
+    let Some((w, _server, _irtt)) = irtt_world(test, "irtt server --hmac=0x6b6579") else {
         return;
     };
-    let _irtt = w.far.run(|| start("irtt server --hmac=0x6b6579")).unwrap();
-    assert!(eventually(|| w.far.run(|| listens(IRTT)).unwrap()));
     let mut o = options("irtt://10.23.0.2", Test::Idle);
     (o.seconds, o.irtt_key) = (1, "key".parse().ok());
     let b = w.bench(&o).unwrap();

@@ -190,9 +190,10 @@ struct LookedUp {
     took: Duration,
 }
 
-/// Looking up, which goes through all control groups and connections of the machine, takes at most one part in so many of
-/// the time, as long as what is known is not [`OUTDATED`].
-const PART: u32 = 1000;
+/// Looking up goes through all control groups and connections of the machine, some ms, so it is done again only after so many
+/// times what it took: a thousandth of a core.
+const PAUSE: u32 = 1000;
+/// Where that is long, names are looked up again after this all the same.
 const OUTDATED: Duration = Duration::from_secs(10);
 
 impl LookedUp {
@@ -212,7 +213,7 @@ impl LookedUp {
 
     /// Whether it is to be looked up again at this age.
     fn is_old(&self, age: Duration) -> bool {
-        age >= (self.took * PART).min(OUTDATED)
+        age >= (self.took * PAUSE).min(OUTDATED)
     }
 }
 

@@ -26,7 +26,7 @@ pub const CLIENTS: usize = 32;
 const STRANGERS: usize = 8;
 /// Who says nothing, or does not read, for so long is let go.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where there is no room for another client, it is looked for again after this.
+/// After an error of accept(2), such as too many open files, another try comes after this.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// An answer that is under way is waited for so long when the daemon ends.
@@ -120,15 +120,15 @@ impl Server {
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, Permissions::from_mode(0o666))?;
         listener.set_nonblocking(true)?;
-        let door = Door::new(listener).map_err(io::Error::other)?;
-        let waker = Arc::clone(&door.waker);
+        let acceptor = Acceptor::new(listener).map_err(io::Error::other)?;
+        let waker = Arc::clone(&acceptor.waker);
         let over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&over);
         let answering = Arc::new(Answering::default());
         let answers = Arc::clone(&answering);
         let thread = std::thread::Builder::new()
             .name("socket".into())
-            .spawn(move || listen(&door, &Arc::new(rights), &answer, &answers, &ends))?;
+            .spawn(move || listen(&acceptor, &Arc::new(rights), &answer, &answers, &ends))?;
         Ok(Server {
             path: path.to_owned(),
             over,
@@ -151,19 +151,19 @@ impl Drop for Server {
     }
 }
 
-/// Where clients come in, and where it is heard that it is over.
-struct Door {
+/// Accepts clients; its thread sleeps until one connects or the waker says that it is over.
+struct Acceptor {
     listener: UnixListener,
     waker: Arc<Waker>,
     poller: Poller,
 }
 
-impl Door {
+impl Acceptor {
     fn new(listener: UnixListener) -> Result<Self, evenkeel_sys::Error> {
         let (waker, poller) = (Arc::new(Waker::new()?), Poller::new()?);
         poller.add(&listener, 0, Interest::Read)?;
         poller.add(&*waker, 1, Interest::Read)?;
-        Ok(Door {
+        Ok(Acceptor {
             listener,
             waker,
             poller,
@@ -171,7 +171,7 @@ impl Door {
     }
 
     /// Waits for the next one; `None`: nobody is there after all, or it is over.
-    fn next(&self) -> Option<UnixStream> {
+    fn accept(&self) -> Option<UnixStream> {
         if self.poller.wait(&mut Vec::new()).is_err() {
             std::thread::sleep(AGAIN);
         }
@@ -188,7 +188,7 @@ impl Door {
 }
 
 fn listen(
-    door: &Door,
+    acceptor: &Acceptor,
     rights: &Arc<Rights>,
     answer: &Arc<Answer>,
     answering: &Arc<Answering>,
@@ -196,7 +196,7 @@ fn listen(
 ) {
     let count = Arc::new(Count::default());
     while !over.load(Ordering::Relaxed) {
-        let Some(stream) = door.next() else {
+        let Some(stream) = acceptor.accept() else {
             continue;
         };
         let Ok(who) = peer(&stream) else {

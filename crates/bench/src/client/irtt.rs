@@ -74,7 +74,8 @@ impl std::str::FromStr for Key {
             Some(digits) => {
                 let digits = digits.as_bytes().chunks(2);
                 let byte = |two: &[u8]| {
-                    let two = str::from_utf8(two).ok().filter(|t| t.len() == 2)?;
+                    let is_byte = two.len() == 2 && two.iter().all(u8::is_ascii_hexdigit);
+                    let two = str::from_utf8(two).ok().filter(|_| is_byte)?;
                     u8::from_str_radix(two, 16).ok()
                 };
                 let bytes: Option<Vec<u8>> = digits.map(byte).collect();
@@ -429,7 +430,7 @@ mod tests {
     #[test]
     fn keys() {
         assert_eq!("0x6b6579".parse::<Key>(), "key".parse());
-        for wrong in ["", "0x", "0x6", "0x6g", "0xé9"] {
+        for wrong in ["", "0x", "0x6", "0x6g", "0x+6", "0xé9"] {
             assert!(wrong.parse::<Key>().is_err(), "{wrong}");
         }
     }

@@ -148,19 +148,26 @@ pub(crate) fn bench(args: &Args) -> Result<(), Failure> {
     })
 }
 
+/// Options whose values are not for others.
+const SECRETS: [&str; 2] = ["--token", "--irtt-key"];
+
 /// The command as it can be shown to others.
 fn without_secrets(words: &[String]) -> String {
     let mut shown = vec!["evenkeel".to_owned()];
-    let mut secret = false;
+    let mut is_secret = false;
     for w in words {
-        shown.push(match w.as_str() {
-            _ if secret => "***".into(),
-            w if w.starts_with("--token=") => "--token=***".into(),
-            w if w.starts_with("--irtt-key=") => "--irtt-key=***".into(),
-            w if w.contains(' ') => format!("'{w}'"),
-            w => w.to_owned(),
+        let option = w.split_once('=').map_or(w.as_str(), |(option, _)| option);
+        let names_secret = SECRETS.contains(&option);
+        shown.push(if is_secret {
+            "***".into()
+        } else if names_secret && option != w {
+            format!("{option}=***")
+        } else if w.contains(' ') {
+            format!("'{w}'")
+        } else {
+            w.clone()
         });
-        secret = ["--token", "--irtt-key"].contains(&w.as_str());
+        is_secret = !is_secret && names_secret && option == w;
     }
     shown.join(" ")
 }
@@ -225,4 +232,29 @@ fn in_turn(
         ));
     }
     Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for (typed, shown) in [
+            (
+                "bench --token abc --to x",
+                "evenkeel bench --token *** --to x",
+            ),
+            ("bench --token=abc", "evenkeel bench --token=***"),
+            (
+                "bench --irtt-key --token x",
+                "evenkeel bench --irtt-key *** x",
+            ),
+            ("bench --irtt-key=0x=1", "evenkeel bench --irtt-key=***"),
+            ("bench --label=a", "evenkeel bench --label=a"),
+        ] {
+            let words: Vec<String> = typed.split(' ').map(str::to_owned).collect();
+            assert_eq!(without_secrets(&words), shown);
+        }
+    }
 }

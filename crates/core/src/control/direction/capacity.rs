@@ -42,6 +42,14 @@ impl DirectionState {
         })
     }
 
+    /// What was learned from the queue that stands now. On a line that never settles what was some time ago says nothing.
+    fn known_of_this_queue(&self, now: f64) -> Option<Estimate> {
+        let since = self.run.iter().next()?.came;
+        let (_, learned) = self.capacity?;
+        self.known()
+            .filter(|_| learned >= since && !self.is_volatile(now))
+    }
+
     /// What the bottleneck carries, from probes that all met a queue, sent at `from` or later.
     pub(super) fn estimate(&self, from: f64, context: &Context) -> Option<RateFit> {
         // On a line that never settles what was some time ago says nothing, unless nothing else is known.
@@ -119,17 +127,13 @@ impl DirectionState {
             },
             ..found
         };
-        let value = match (self.prior, self.known()) {
+        let value = match (self.prior, self.known_of_this_queue(now)) {
             (Some(prior), _) if prior.agrees(&found) => prior.with(&found),
-            // A worse look at the same queue takes nothing back that a better one has shown, unless the line never settles.
-            (_, Some(known))
-                if found.error > known.error && known.agrees(&found) && !self.is_volatile(now) =>
-            {
-                Estimate {
-                    error: known.error,
-                    ..known.with(&found)
-                }
-            }
+            // A worse look takes nothing back that a better one has shown (decision 0129).
+            (_, Some(known)) if found.error > known.error && known.agrees(&found) => Estimate {
+                error: known.error,
+                ..known.with(&found)
+            },
             _ => found,
         };
         let before = self.capacity.map(|c| c.0);
@@ -185,10 +189,13 @@ mod tests {
         way.estimate(0.0, &at(1.33)).unwrap().known.error
     }
 
-    /// What is known after a first look, and another one at the same queue.
-    fn known_after(looks: [(f64, f64); 2]) -> Estimate {
+    /// What is known after a first look, and another one at the queue that stands since then.
+    fn known_after(looks: [(f64, f64); 2], since: f64) -> Estimate {
         let mut way = DirectionState::new(Direction::Down);
         way.is_attributed = true;
+        let (left, came, queue) = (since - 0.06, since, 0.04);
+        way.run
+            .push(Point { left, came, queue }, 0.005, 0.02, false);
         for (capacity, error) in looks {
             way.learn(Estimate { capacity, error }, 1.0);
         }
@@ -197,16 +204,19 @@ mod tests {
 
     #[test]
     fn a_worse_look_at_a_queue_takes_nothing_back() {
-        let known = known_after([(1e6, 0.02), (0.7e6, 0.2)]);
+        let known = known_after([(1e6, 0.02), (0.7e6, 0.2)], 0.9);
         assert!(known.capacity > 0.99e6, "{known:?}");
         assert!((known.error - 0.02).abs() < 1e-9, "{known:?}");
         // What both say cannot be, and what is better: the line has become slower.
         for error in [0.03, 0.01] {
-            let known = known_after([(1e6, 0.02), (0.7e6, error)]);
+            let known = known_after([(1e6, 0.02), (0.7e6, error)], 0.9);
             assert!((known.capacity - 0.7e6).abs() < 1.0, "{error}");
         }
-        let better = known_after([(0.9e6, 0.2), (1e6, 0.02)]);
+        let better = known_after([(0.9e6, 0.2), (1e6, 0.02)], 0.9);
         assert!((better.capacity - 1e6).abs() < 1.0, "{better:?}");
+        // What was known before this queue came was no look at it.
+        let another = known_after([(1e6, 0.02), (0.7e6, 0.2)], 1.1);
+        assert!((another.capacity - 0.7e6).abs() < 1.0, "{another:?}");
     }
 
     #[test]

@@ -149,8 +149,8 @@ impl Controller {
         }
     }
 
-    /// Whether a queue is longer than what we sent can have made it, while as much comes as
-    /// ever did.
+    /// Whether a queue is longer than what we sent since the latest probe without one can have made it, while as much comes
+    /// as ever did.
     fn is_too_long(&self, queue: f64, left: f64, now: f64) -> bool {
         let (up, down) = (&self.directions[UP], &self.directions[DOWN]);
         let context = self.context(UP, now);
@@ -158,7 +158,7 @@ impl Controller {
             .capacity
             .is_none_or(|c| down.throughput(&context) > FULL * c.0);
         let short = up.capacity.is_some_and(|(c, _)| {
-            let sent = up.meter.queue_since(f64::MIN, c, left) + 2.0 * context.packet / c;
+            let sent = up.meter.queue_since(up.clear, c, left) + 2.0 * context.packet / c;
             queue > sent + context.rise + context.wander
         });
         full && up.is_tested() && short && self.in_use(DOWN, now)

@@ -273,7 +273,7 @@ pub(super) struct DirectionState {
     /// waited.
     settled: (f64, f64),
     /// When the latest probe was sent that met no queue.
-    clear: f64,
+    pub(super) clear: f64,
     /// Tries: the next not before, and how long to wait after one that found nothing.
     pub next_probe_up: f64,
     patience: f64,

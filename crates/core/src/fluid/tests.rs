@@ -321,6 +321,18 @@ fn what_is_in_the_other_direction_is_let_go_of() {
     stays_right(&[(1801, Down), (1146, Down), (2998, Down)], false);
 }
 
+/// A download's short queues, which went before our cut could end them, and those in which its senders' bursts end while an upload is
+/// tried (decision 0130).
+#[test]
+fn short_queues_of_a_download_starve_no_upload() {
+    for seed in [39, 1029, 1141, 2068, 2079, 3461] {
+        let scene = draw(seed);
+        assert!(!scene.stamps);
+        let j = run(&scene, &mut |_, _| {}).up;
+        assert!(j.starved < 3.0, "{seed} {j:?}");
+    }
+}
+
 /// The first upload ever fills a buffer of a second at once: answers come after that.
 #[test]
 fn probes_that_are_late_are_not_waited_for() {

@@ -375,6 +375,9 @@ impl DirectionState {
         {
             return self.went_by_itself(drain, context);
         }
+        if self.goes_too_fast(drain, context) {
+            return self.went_by_itself(drain, context);
+        }
         if self.outlasts(drain, context) {
             let ended = self.went_by_itself(drain, context);
             self.refute(drain, context.now);

@@ -148,6 +148,22 @@ impl DirectionState {
         stays && comes > COMES * drain.at_cut * (drain.met - heard)
     }
 
+    /// From us, where directions are not told apart: whether the queue went faster than what was sent since the cut lets one of
+    /// ours go, so that it was not made of that (decision 0130).
+    pub(super) fn goes_too_fast(&self, drain: &Drain, context: &Context) -> bool {
+        let one = self.dir == Direction::Up && !self.is_attributed && context.probed;
+        let Some(p) = self.latest.filter(|_| one && drain.before.is_some()) else {
+            return false;
+        };
+        if self.is_volatile(context.now) || self.others_lag > 0.0 {
+            return false;
+        }
+        let explained = self.expected_fall(drain.cut, p.left.max(drain.cut), drain.at_cut);
+        // Each of the two probes may have had a packet in front.
+        let unsure = std::f64::consts::SQRT_2 * context.noise + context.packet / drain.at_cut;
+        drain.longest - p.queue > explained + unsure
+    }
+
     /// The first capacity was none: it is forgotten, and not learned anew at once.
     pub(super) fn refute(&mut self, drain: &Drain, now: f64) {
         let wait = self.refuted.map_or(0.0, |r| 2.0 * r.wait);
@@ -275,6 +291,42 @@ mod tests {
         assert!(!is_others(0.7, 0.7));
         // What does not obey a cut is not helped by it.
         assert!(is_others(1.0, 1.0));
+    }
+
+    /// Whether a queue of 10 ms that is gone 40 ms after a cut to this share went faster than what was sent lets one of ours go.
+    fn goes_too_fast(cut_to: f64, is_attributed: bool) -> bool {
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(1e6, 0.0);
+        way.is_attributed = is_attributed;
+        for n in 0..200 {
+            let t = f64::from(n) * 0.01;
+            way.meter
+                .note(t, 1e6 * (t.min(1.0) + cut_to * (t - 1.0).max(0.0)));
+        }
+        let mut drain = None;
+        for (left, queue) in [(0.99, 0.010), (1.04, 0.0)] {
+            let context = Context::of_test(left + 0.04);
+            let came = context.now;
+            way.latest = Some(Point { left, came, queue });
+            let before = way.known();
+            drain = drain.or(Some(Drain {
+                cut: 1.0,
+                before,
+                ..way.drain_now(&context)
+            }));
+        }
+        way.goes_too_fast(&drain.unwrap(), &Context::of_test(1.08))
+    }
+
+    #[test]
+    fn a_queue_that_goes_faster_than_a_cut_explains_is_not_ours() {
+        // In 40 ms what is sent makes a queue of ours shorter by 2 ms, and by 10.
+        assert!(goes_too_fast(0.95, false));
+        assert!(!goes_too_fast(0.75, false));
+        assert!(
+            !goes_too_fast(0.95, true),
+            "it is known to be in this direction"
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! Principle: the program itself, told nothing, as a process on the lab's gateway, so that its
 //! figures are its own and not the lab's. Non-goal: what it does to the line.
 //!
-//! `daemon EVENKEEL [SECONDS]`, as root.
+//! `daemon EVENKEEL [SECONDS [LOAD]]`, as root. With LOAD only that one, and what is used after each tenth of it: what a
+//! long load takes.
 
 use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use evenkeel_core::result::{ResultFile, Run};
 use evenkeel_lab::{
-    CellCache, Dropped, Experiment, Native, RunOptions, Shaper, ShaperError, Site, run,
+    CellCache, Dropped, Experiment, LabError, Native, RunOptions, Shaper, ShaperError, Site, run,
 };
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
@@ -163,10 +164,18 @@ impl Used {
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let Some(path) = args.next() else {
-        eprintln!("usage: daemon EVENKEEL [SECONDS] (the program, and how long a load lasts)");
+        eprintln!(
+            "usage: daemon EVENKEEL [SECONDS [LOAD]] (the program, how long a load lasts, and only this load)"
+        );
         return ExitCode::from(2);
     };
-    match page(&path, args.next()) {
+    let seconds = args.next().map_or(Ok(SECONDS), |s| s.parse());
+    let done = match (seconds, args.next()) {
+        (Err(e), _) => Err(e.into()),
+        (Ok(seconds), Some(load)) => one(&path, seconds, &load),
+        (Ok(seconds), None) => page(&path, seconds),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("daemon: {e}");
@@ -183,13 +192,40 @@ struct Seen {
     end: Used,
     /// The server of pages, when it was seen first and last.
     server: Option<(Used, Used)>,
+    /// A look after each tenth of the load.
+    tenths: Vec<Used>,
+}
+
+/// The VDSL-100 line, each load for `seconds`.
+fn line(seconds: f64) -> Result<Experiment, LabError> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
+    let mut experiment = Experiment::load(&file)?;
+    experiment.duration.full_s = seconds;
+    Ok(experiment)
+}
+
+/// Measures one load with the program at `path`, and prints what is used after each tenth of it.
+fn one(path: &str, seconds: f64, load: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let (_, seen) = measure(path, &line(seconds)?, &[load], false)?;
+    let Seen { begin, tenths, .. } = seen.last().ok_or("the program was not seen")?;
+    println!(
+        "{load}, VDSL-100, told nothing\n\n| after, s | CPU, % of a core | memory (RSS), MB | its own part, MB |\n|---:|---:|---:|---:|"
+    );
+    for now in tenths {
+        println!(
+            "| {:.0} | {:.2} | {:.1} | {:.1} |",
+            now.at.duration_since(begin.at).as_secs_f64(),
+            share(begin, now)?.iter().sum::<f64>(),
+            now.memory.0 as f64 / 1e3,
+            now.memory.1 as f64 / 1e3
+        );
+    }
+    Ok(())
 }
 
 /// Measures with the program at `path`, each load for `seconds`, and prints the page.
-fn page(path: &str, seconds: Option<String>) -> Result<(), Box<dyn std::error::Error>> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/vdsl100.toml");
-    let mut experiment = Experiment::load(&file)?;
-    experiment.duration.full_s = seconds.map_or(Ok(SECONDS), |s| s.parse())?;
+fn page(path: &str, seconds: f64) -> Result<(), Box<dyn std::error::Error>> {
+    let experiment = line(seconds)?;
     let (result, seen) = measure(path, &experiment, &LOADS, false)?;
     let (with_page, seen_with_page) = measure(path, &experiment, &["rrul"], true)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -250,6 +286,8 @@ fn measure(
         child: None,
     };
     let seen: Mutex<Vec<Seen>> = Mutex::default();
+    // The last one is looked at just before the end.
+    let tenth = (experiment.duration.full_s - 1.0) / 10.0;
     let mut progress = |p: &evenkeel_lab::Progress<'_>| {
         let number = number.load(Ordering::Relaxed);
         let (true, Some(now)) = (p.is_loaded(), Used::now(number)) else {
@@ -260,6 +298,10 @@ fn measure(
         match seen.last_mut() {
             Some(last) if last.load == p.cell.load && last.attempt == p.attempt => {
                 last.end = now;
+                let tenths = 1.0 + last.tenths.len() as f64;
+                if now.at.duration_since(last.begin.at).as_secs_f64() >= tenths * tenth {
+                    last.tenths.push(now);
+                }
                 if let (Some(of), Some(now)) = (&mut last.server, server) {
                     of.1 = now;
                 }
@@ -270,6 +312,7 @@ fn measure(
                 begin: now,
                 end: now,
                 server: server.map(|s| (s, s)),
+                tenths: Vec::new(),
             }),
         }
     };

@@ -60,7 +60,8 @@ const OTHERS_LAG: f64 = 0.2;
 /// A line is loaded from this share of its capacity on, or from this rate where none is known.
 const LOADED: f64 = 0.10;
 const LOADED_RATE: f64 = 32_000.0;
-/// The line counts as idle below this share of what it carries, for [`CALM`] seconds.
+/// The line counts as idle below this share of what it carries, for [`CALM`] seconds; see
+/// `idle_where_unknown`.
 const IDLE: f64 = 0.05;
 const CALM: f64 = 0.3;
 /// It is loaded for so long after the latest traffic.
@@ -302,13 +303,21 @@ impl Controller {
         if over(LOADED, LOADED_RATE) {
             self.loaded = now;
         }
-        if over(IDLE, LOADED_RATE * 0.5) {
+        if over(IDLE, self.idle_where_unknown()) {
             self.idle_since = None;
         } else {
             self.idle_since.get_or_insert(now);
         }
         self.set_pace(now);
         self.on_tick(now);
+    }
+
+    /// The line counts as idle below this rate, bytes/s, in a direction of which no capacity is
+    /// known: the same share of what large probes tell of the upload, which carries no more than
+    /// the download does.
+    fn idle_where_unknown(&self) -> f64 {
+        let likely = self.directions[UP].likely_carries().unwrap_or(0.0);
+        (IDLE * likely).max(LOADED_RATE * 0.5)
     }
 
     fn set_pace(&mut self, now: f64) {

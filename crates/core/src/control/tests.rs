@@ -88,6 +88,56 @@ fn a_hop_that_stalls_once_is_no_evidence() {
     }
 }
 
+/// A rise that means something, s, after 5 s of a line with so little on it, bit/s, where large probes told of `likely`, bit/s.
+fn rise_beside(background: f64, likely: Option<u64>) -> f64 {
+    let framing = Framing::new(Mode::None, 38, 84);
+    let settings = Settings::new(PerDirection::default(), framing, 1500);
+    let mut c = Controller::new(settings, Duration::ZERO);
+    if let Some(likely) = likely.map(Rate::from_bps) {
+        c.large_probes_told(SerializationRate {
+            at_least: likely,
+            likely,
+        });
+    }
+    for n in 0..50 {
+        let t = f64::from(n) * 0.1;
+        let bytes = background / 8.0 * t;
+        c.counted(
+            duration(t),
+            Counted {
+                up: bytes,
+                down: bytes,
+            },
+        );
+        c.probed(duration(t));
+        let came = duration(t + 0.020 + 1e-5 * f64::from(n % 7));
+        c.answered(
+            came,
+            Answered {
+                sent: duration(t),
+                came,
+                left_unseen: false,
+                one_way: None,
+            },
+        );
+    }
+    c.base.rise()
+}
+
+#[test]
+fn how_delays_wander_is_learned_beside_a_little_traffic_on_a_line_that_carries_much() {
+    for (background, likely, learned) in [
+        (100e3, None, true),
+        (160e3, None, false),
+        (160e3, Some(40_000_000), true),
+        (160e3, Some(1_000_000), false),
+        (3e6, Some(40_000_000), false),
+    ] {
+        let rise = rise_beside(background, likely);
+        assert_eq!(rise < 0.002, learned, "{background} {likely:?}: {rise}");
+    }
+}
+
 /// A line of so much down, bytes/s, that is used in full, and `up`, of which so much is known, at 10 s.
 fn line(down: f64, up: Option<f64>) -> Controller {
     let framing = Framing::new(Mode::None, 38, 84);

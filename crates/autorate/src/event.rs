@@ -147,8 +147,7 @@ impl Event {
             Event::Reserve(_)
                 | Event::FarEnd(_)
                 | Event::Shaped {
-                    why: Reason::Late { .. }
-                        | Reason::Draining { .. }
+                    why: Reason::Draining { .. }
                         | Reason::ProbingUp { .. }
                         | Reason::Following { .. },
                     ..

@@ -70,7 +70,6 @@ fn direction(why: &Reason) -> Option<Direction> {
         Reason::Queue { dir, .. }
         | Reason::Opening { dir }
         | Reason::Shared { dir, .. }
-        | Reason::Late { dir, .. }
         | Reason::Draining { dir, .. }
         | Reason::Drained { dir }
         | Reason::ProbingUp { dir }

@@ -192,8 +192,8 @@ struct Seen {
     end: Used,
     /// The server of pages, when it was seen first and last.
     server: Option<(Used, Used)>,
-    /// A look after each tenth of the load.
-    tenths: Vec<Used>,
+    /// So many tenths of the load are over.
+    tenths: u32,
 }
 
 /// The VDSL-100 line, each load for `seconds`.
@@ -206,28 +206,27 @@ fn line(seconds: f64) -> Result<Experiment, LabError> {
 
 /// Measures one load with the program at `path`, and prints what is used after each tenth of it.
 fn one(path: &str, seconds: f64, load: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let (_, seen) = measure(path, &line(seconds)?, &[load], false)?;
-    let Seen { begin, tenths, .. } = seen.last().ok_or("the program was not seen")?;
     println!(
         "{load}, VDSL-100, told nothing\n\n| after, s | CPU, % of a core | memory (RSS), MB | its own part, MB |\n|---:|---:|---:|---:|"
     );
-    for now in tenths {
+    let say = |begin: &Used, now: &Used| {
+        let cpu: f64 = share(begin, now).map_or(f64::NAN, |s| s.iter().sum());
         println!(
-            "| {:.0} | {:.2} | {:.1} | {:.1} |",
+            "| {:.0} | {cpu:.2} | {:.1} | {:.1} |",
             now.at.duration_since(begin.at).as_secs_f64(),
-            share(begin, now)?.iter().sum::<f64>(),
             now.memory.0 as f64 / 1e3,
             now.memory.1 as f64 / 1e3
         );
-    }
+    };
+    measure(path, &line(seconds)?, &[load], false, &say)?;
     Ok(())
 }
 
 /// Measures with the program at `path`, each load for `seconds`, and prints the page.
 fn page(path: &str, seconds: f64) -> Result<(), Box<dyn std::error::Error>> {
     let experiment = line(seconds)?;
-    let (result, seen) = measure(path, &experiment, &LOADS, false)?;
-    let (with_page, seen_with_page) = measure(path, &experiment, &["rrul"], true)?;
+    let (result, seen) = measure(path, &experiment, &LOADS, false, &|_, _| ())?;
+    let (with_page, seen_with_page) = measure(path, &experiment, &["rrul"], true, &|_, _| ())?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     println!(
         "# daemon: CPU and memory of `evenkeel run`\n\n\
@@ -253,7 +252,7 @@ fn page(path: &str, seconds: f64) -> Result<(), Box<dyn std::error::Error>> {
          the rates, hardly to the cost. Packets are the kernel's work and not in these figures; \
          what the eBPF programs take stands in [programs](../programs/README.md). RSS holds the \
          pages of the program's file and of the C library, which the kernel can drop; its own \
-         part is what it cannot.\n\n\
+         part is what it cannot. What an hour takes: `cargo run --release -p evenkeel --example daemon -- target/release/evenkeel 3600 rrul`.\n\n\
          Made by `scripts/results daemon` on Linux {}, {} cores.",
         share(&server.0, &server.1)?.iter().sum::<f64>(),
         server.1.memory.0 as f64 / 1e3,
@@ -264,12 +263,13 @@ fn page(path: &str, seconds: f64) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Runs these loads, and looks at the program while they last.
+/// Runs these loads, and looks at the program while they last; `say` is told of the first look and of one after each tenth.
 fn measure(
     path: &str,
     experiment: &Experiment,
     loads: &[&str],
     has_page: bool,
+    say: &(dyn Fn(&Used, &Used) + Sync),
 ) -> Result<(ResultFile, Vec<Seen>), Box<dyn std::error::Error>> {
     let options = RunOptions {
         loads: loads.iter().map(|&l| l.to_owned()).collect(),
@@ -298,9 +298,10 @@ fn measure(
         match seen.last_mut() {
             Some(last) if last.load == p.cell.load && last.attempt == p.attempt => {
                 last.end = now;
-                let tenths = 1.0 + last.tenths.len() as f64;
-                if now.at.duration_since(last.begin.at).as_secs_f64() >= tenths * tenth {
-                    last.tenths.push(now);
+                let passed = now.at.duration_since(last.begin.at).as_secs_f64();
+                if passed >= f64::from(last.tenths + 1) * tenth {
+                    last.tenths += 1;
+                    say(&last.begin, &now);
                 }
                 if let (Some(of), Some(now)) = (&mut last.server, server) {
                     of.1 = now;
@@ -312,7 +313,7 @@ fn measure(
                 begin: now,
                 end: now,
                 server: server.map(|s| (s, s)),
-                tenths: Vec::new(),
+                tenths: 0,
             }),
         }
     };

@@ -105,7 +105,6 @@ impl Controller {
     pub(super) fn in_use(&self, i: Direction, now: f64) -> bool {
         match self.directions[i].capacity {
             Some(_) => self.directions[i].is_loaded(&self.context(i, now)),
-            None if self.directions[i].is_bound() => true,
             None if i == DOWN && self.taken(DOWN, now) < self.taken(UP, now) => false,
             None => self.taken(i, now) > LOADED_RATE && self.is_load(i, now),
         }

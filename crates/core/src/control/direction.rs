@@ -40,7 +40,6 @@ mod drain;
 mod elsewhere;
 mod losses;
 mod opening;
-mod overdue;
 mod probing_up;
 mod pulses;
 
@@ -55,7 +54,6 @@ use opening::Opening;
 use pulses::Pulses;
 
 pub use losses::TcpPayload;
-pub(super) use overdue::InFlight;
 
 // Times are in seconds, rates in bytes per second on the line. Headroom is the plan's
 // (`plan::Mode::shaped`); here a capacity is a capacity.
@@ -263,8 +261,6 @@ pub(super) struct DirectionState {
     run: Run,
     /// The rhythm by which it is followed if it never settles.
     pulses: Pulses,
-    /// Nothing is known of it but that it carries no more than this: probes are late.
-    bound: Option<f64>,
     /// The latest probe.
     pub latest: Option<Point>,
     /// No queue since.
@@ -331,7 +327,6 @@ impl DirectionState {
             phase: Phase::Open(Opening::default()),
             run: Run::new(dir),
             pulses: Pulses::default(),
-            bound: None,
             latest: None,
             quiet: 0.0,
             settled: (f64::MIN, 0.0),
@@ -369,9 +364,7 @@ impl DirectionState {
 
     /// The capacity to shape by, and a factor by which to go below it.
     pub(super) fn target(&self, context: &Context) -> Option<(f64, f64)> {
-        let Some((capacity, _)) = self.capacity else {
-            return self.bound.map(|c| (self.bounded(c), DEEPEST));
-        };
+        let (capacity, _) = self.capacity?;
         if let Phase::Compete(c) = self.phase {
             return Some((self.bounded(c.alone), 1.0));
         }
@@ -398,7 +391,7 @@ impl DirectionState {
     /// What may be sent while nothing is known, if that is held.
     pub(super) fn opened(&self, context: &Context) -> Option<f64> {
         match self.phase {
-            Phase::Open(opening) if self.bound.is_none() => self.let_out(opening, context),
+            Phase::Open(opening) => self.let_out(opening, context),
             _ => None,
         }
     }
@@ -409,7 +402,6 @@ impl DirectionState {
         if self.has_pulses(context) {
             self.listen(p, context);
         }
-        self.unbind_by(p.queue, context);
         self.wanders = self.has(Rule::Wandering) && context.unexplained > WANDERS;
         let prior = self.known().filter(|_| !self.is_volatile(context.now));
         let began = self.run.is_empty();
@@ -426,7 +418,6 @@ impl DirectionState {
         } else {
             self.clear = p.left;
             self.proved = 0.0;
-            self.unbind();
         }
     }
 

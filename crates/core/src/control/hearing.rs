@@ -12,7 +12,7 @@ use super::passive_rtt::RoundTrip;
 use super::rate_fit::Point;
 use super::{
     Action, Answered, Base, CALM, CLOCKS_TELL, Controller, DOWN, ECHOES, NO_SIGNAL, Notice, OneWay,
-    Reason, RttSample, Rule, SLOWEST, SerializationRate, TcpTimestamp, UP, bytes_per_s, seconds,
+    RttSample, Rule, SLOWEST, SerializationRate, TcpTimestamp, UP, bytes_per_s, seconds,
 };
 use crate::Direction;
 
@@ -28,12 +28,7 @@ impl Controller {
         let now = seconds(now);
         // What never answers is not heard either.
         self.heard.get_or_insert(now);
-        let context = self.context(UP, now);
-        let sends = self.is_load(UP, now);
-        self.directions[UP].beat(&context, sends);
-        self.check_overdue(now);
-        self.in_flight.sent(now);
-        self.apply(now);
+        self.beat(now);
     }
 
     /// Large probes have told what the line carries from us.
@@ -44,34 +39,14 @@ impl Controller {
 
     /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].
     pub fn asked(&mut self, now: Duration) {
-        let now = seconds(now);
+        self.beat(seconds(now));
+    }
+
+    fn beat(&mut self, now: f64) {
         let context = self.context(UP, now);
         let sends = self.is_load(UP, now);
         self.directions[UP].beat(&context, sends);
         self.apply(now);
-    }
-
-    /// Sends less as soon as a probe is late, where nothing else is known.
-    pub(super) fn check_overdue(&mut self, now: f64) {
-        let Some(base) = self.base.value().filter(|_| !self.no_signal) else {
-            self.directions[UP].unbind();
-            return;
-        };
-        let Some((sent, overdue)) = self.in_flight.overdue(base, now) else {
-            return;
-        };
-        // A download of which nothing is known may be what holds it up.
-        let elsewhere = self.directions[DOWN].capacity.is_none() && self.in_use(DOWN, now);
-        let context = self.context(UP, now);
-        if self.in_use(UP, now)
-            && !elsewhere
-            && self.directions[UP].note_overdue(sent, overdue, &context)
-        {
-            self.why = Reason::Late {
-                dir: Direction::Up,
-                late_ms: overdue * 1e3,
-            };
-        }
     }
 
     /// A probe was answered.
@@ -88,9 +63,6 @@ impl Controller {
         if came >= sent {
             let (now, delay) = (seconds(now), came - sent);
             let base = self.base.value().unwrap_or(delay);
-            // What a full buffer threw away says nothing of the line.
-            let free = delay - base < self.context(UP, now).rise && !self.in_use(UP, now);
-            self.in_flight.answered(sent, free, base, now);
             let held = if a.left_unseen {
                 self.in_our_shaper().min((delay - base).max(0.0))
             } else {

@@ -32,7 +32,7 @@ use crate::plan::{Likely, Target};
 use crate::{Direction, PerDirection, Rate};
 use base::Base;
 use change::Change;
-use direction::{Context, DirectionState, InFlight, Outcome, Phase};
+use direction::{Context, DirectionState, Outcome, Phase};
 use passive_rtt::PassiveRtt;
 use peer_clocks::PeerClocks;
 
@@ -135,7 +135,6 @@ pub struct Controller {
     /// Next to nothing passed since.
     idle_since: Option<f64>,
     heard: Option<f64>,
-    in_flight: InFlight,
     /// Probes are not answered any more.
     no_signal: bool,
     /// What is in force, and since when.
@@ -199,7 +198,6 @@ impl Controller {
             loaded: f64::MIN,
             idle_since: None,
             heard: None,
-            in_flight: InFlight::default(),
             no_signal: false,
             shaped: PerDirection::default(),
             raised: f64::MIN,
@@ -359,7 +357,6 @@ impl Controller {
         self.more = 0.0;
         self.lengthened_from = None;
         self.attributed = None;
-        self.in_flight = InFlight::default();
         self.rerouted(seconds(now));
     }
 

@@ -26,13 +26,6 @@ pub enum Reason {
         /// In this direction.
         dir: Direction,
     },
-    /// Probes do not come back, so a queue grows at the bottleneck.
-    Late {
-        /// In this direction.
-        dir: Direction,
-        /// By so much.
-        late_ms: f64,
-    },
     /// It is going.
     Draining {
         /// In this direction.
@@ -120,11 +113,6 @@ impl fmt::Display for Reason {
                     word(dir)
                 )
             }
-            Reason::Late { dir, late_ms } => write!(
-                f,
-                "{}: probes are {late_ms:.0} ms late, so a queue grows at the bottleneck",
-                word(dir)
-            ),
             Reason::Draining { dir, queue_ms } => {
                 write!(
                     f,

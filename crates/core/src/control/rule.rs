@@ -13,8 +13,6 @@ pub enum Rule {
     Opening,
     /// And from half of what large probes say (decision 0096).
     LargeProbes,
-    /// Probes that do not come bound what is sent while nothing is known (`direction::overdue`).
-    OverdueProbes,
     /// A first capacity of an upload follows from what made its queue, before two probes fit it (`direction::capacity`).
     FirstQueue,
     /// What we sent since the latest queue shows that the line carries less than was thought (`direction::drain`).
@@ -62,10 +60,9 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 24] = [
+    pub const ALL: [Rule; 23] = [
         Rule::Opening,
         Rule::LargeProbes,
-        Rule::OverdueProbes,
         Rule::FirstQueue,
         Rule::OwnBytes,
         Rule::Caution,
@@ -94,7 +91,6 @@ impl Rule {
         match self {
             Rule::Opening => "opening",
             Rule::LargeProbes => "large-probes",
-            Rule::OverdueProbes => "overdue-probes",
             Rule::FirstQueue => "first-queue",
             Rule::OwnBytes => "own-bytes",
             Rule::Caution => "caution",

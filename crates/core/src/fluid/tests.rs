@@ -4,7 +4,6 @@
 //! thousands of lines (`evenkeel lab lines`).
 
 use super::*;
-use crate::control::Reason;
 use crate::framing::Mode;
 use crate::plan::Target;
 use crate::{Framing, Rate};
@@ -339,33 +338,6 @@ fn probes_that_are_late_are_not_waited_for() {
     stays_right(&[(794, Up), (478, Up), (799, Up)], true);
     // Nor is less sent for long once they came.
     stays_right(&[(1422, Up)], true);
-}
-
-#[test]
-fn probes_that_wait_for_a_download_are_no_reason_to_send_less() {
-    let mut scene = scene();
-    // 0.5 Mbit/s towards us: the first packets of sixteen flows fill a second of buffer at once.
-    scene.rtt = 0.002;
-    scene.loads = PerDirection {
-        up: vec![(3.0, 8.0, 1)],
-        down: vec![(3.0, 8.0, 16)],
-    };
-    scene.sides.up = Side {
-        capacity: vec![(0.0, 0.25e6)],
-        buffer: 0.01e6,
-    };
-    scene.sides.down = Side {
-        capacity: vec![(0.0, 62.5e3)],
-        buffer: 62.5e3,
-    };
-    let mut whys = Vec::new();
-    run(&scene, &mut |_, action| {
-        if let Action::Shape { why, .. } = action {
-            whys.push(*why);
-        }
-    });
-    let late = |why: &Reason| matches!(why, Reason::Late { .. });
-    assert!(!whys.is_empty() && !whys.iter().any(late), "{whys:?}");
 }
 
 /// 0.37 Mbit/s: in 200 ms too few packets pass to tell anything.

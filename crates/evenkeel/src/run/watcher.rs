@@ -186,7 +186,7 @@ fn look(view: &DirectionView, shaped: Option<Rate>, own: Duration) -> Look {
 fn kind(event: &Event) -> Kind {
     match event {
         Event::Shaped {
-            why: Reason::Queue { .. } | Reason::Late { .. },
+            why: Reason::Queue { .. },
             ..
         } => Kind::Queue,
         Event::Shaped { .. } | Event::Cooperation(_) | Event::Noticed(Notice::BaseRose { .. }) => {

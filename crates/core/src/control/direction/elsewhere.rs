@@ -159,7 +159,7 @@ impl DirectionState {
             return false;
         }
         let explained = self.expected_fall(drain.cut, p.left.max(drain.cut), drain.at_cut);
-        // Each of the two probes may have had a packet in front.
+        // One of the two probes may have had a packet in front.
         let unsure = std::f64::consts::SQRT_2 * context.noise + context.packet / drain.at_cut;
         drain.longest - p.queue > explained + unsure
     }

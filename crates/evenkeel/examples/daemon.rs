@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use evenkeel_core::result::{ResultFile, Run};
@@ -28,6 +28,10 @@ const CONDITION: &str = "evenkeel-auto";
 const LOADS: [&str; 4] = ["idle", "down1", "up1", "rrul"];
 /// A load lasts so long unless told otherwise, s.
 const SECONDS: f64 = 60.0;
+/// It lasts at least so long, s: a tick of /proc/PID/stat is 10 ms of CPU, and less would be seen too coarsely.
+const LEAST: f64 = 10.0;
+/// And at most this, a day, s.
+const MOST: f64 = 86_400.0;
 /// It follows the line within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -169,18 +173,29 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     };
-    let seconds = args.next().map_or(Ok(SECONDS), |s| s.parse());
-    let done = match (seconds, args.next()) {
-        (Err(e), _) => Err(e.into()),
-        (Ok(seconds), Some(load)) => one(&path, seconds, &load),
-        (Ok(seconds), None) => page(&path, seconds),
-    };
+    let done = duration(args.next()).and_then(|seconds| match args.next() {
+        Some(load) => one(&path, seconds, &load),
+        None => page(&path, seconds),
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("daemon: {e}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// How long a load lasts, s, by what was said on the command line.
+fn duration(said: Option<String>) -> Result<f64, Box<dyn std::error::Error>> {
+    let Some(said) = said else {
+        return Ok(SECONDS);
+    };
+    match said.parse() {
+        Ok(seconds) if (LEAST..=MOST).contains(&seconds) => Ok(seconds),
+        _ => Err(
+            format!("SECONDS is {said:?}, and should be a number from {LEAST} to {MOST}").into(),
+        ),
     }
 }
 
@@ -206,10 +221,13 @@ fn line(seconds: f64) -> Result<Experiment, LabError> {
 
 /// Measures one load with the program at `path`, and prints what is used after each tenth of it.
 fn one(path: &str, seconds: f64, load: &str) -> Result<(), Box<dyn std::error::Error>> {
-    println!(
-        "{load}, VDSL-100, told nothing\n\n| after, s | CPU, % of a core | memory (RSS), MB | its own part, MB |\n|---:|---:|---:|---:|"
-    );
+    let head = Once::new();
     let say = |begin: &Used, now: &Used| {
+        head.call_once(|| {
+            println!("{load}, VDSL-100, told nothing\n");
+            println!("| after, s | CPU, % of a core | memory (RSS), MB | its own part, MB |");
+            println!("|---:|---:|---:|---:|");
+        });
         let cpu: f64 = share(begin, now).map_or(f64::NAN, |s| s.iter().sum());
         println!(
             "| {:.0} | {cpu:.2} | {:.1} | {:.1} |",
@@ -218,7 +236,10 @@ fn one(path: &str, seconds: f64, load: &str) -> Result<(), Box<dyn std::error::E
             now.memory.1 as f64 / 1e3
         );
     };
-    measure(path, &line(seconds)?, &[load], false, &say)?;
+    let (result, _) = measure(path, &line(seconds)?, &[load], false, &say)?;
+    for run in result.runs.iter().filter(|r| !r.instrument.void.is_empty()) {
+        println!("\nRates are void, cost is not: {}", run.instrument.void);
+    }
     Ok(())
 }
 
@@ -263,7 +284,8 @@ fn page(path: &str, seconds: f64) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Runs these loads, and looks at the program while they last; `say` is told of the first look and of one after each tenth.
+/// Runs these loads, and looks at the program while they last; `say` is told of the first look and of the latest after each
+/// tenth of a load.
 fn measure(
     path: &str,
     experiment: &Experiment,

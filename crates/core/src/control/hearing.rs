@@ -42,6 +42,7 @@ impl Controller {
         self.beat(seconds(now));
     }
 
+    /// Something is being sent that will tell of queues: an upload that is followed by pulses turns by its rhythm.
     fn beat(&mut self, now: f64) {
         let context = self.context(UP, now);
         let sends = self.is_load(UP, now);

@@ -57,11 +57,11 @@ const SHARE_DRAINING: f64 = 0.045;
 const TOGETHER: f64 = 2.5;
 /// What the others of them send is known so much later, s: two of their beacons.
 const OTHERS_LAG: f64 = 0.2;
-/// A line is loaded from this share of its capacity on, or from this rate where none is known.
+/// A line is loaded from this share of its capacity on, or from this rate, bytes/s, where none is known.
 const LOADED: f64 = 0.10;
 const LOADED_RATE: f64 = 32_000.0;
-/// The line counts as idle below this share of what it carries, for [`CALM`] seconds; see
-/// `idle_where_unknown`.
+/// The line counts as idle below this share of its capacity, for [`CALM`] seconds; where none is known see
+/// `Controller::idle_where_unknown`.
 const IDLE: f64 = 0.05;
 const CALM: f64 = 0.3;
 /// It is loaded for so long after the latest traffic.
@@ -311,8 +311,8 @@ impl Controller {
     }
 
     /// The line counts as idle below this rate, bytes/s, in a direction of which no capacity is
-    /// known: the same share of what large probes tell of the upload, which carries no more than
-    /// the download does.
+    /// known: the same share of what large probes say the upload likely carries, since a download
+    /// seldom carries less, and never below half of [`LOADED_RATE`] (decision 0131).
     fn idle_where_unknown(&self) -> f64 {
         let likely = self.directions[UP].likely_carries().unwrap_or(0.0);
         (IDLE * likely).max(LOADED_RATE * 0.5)

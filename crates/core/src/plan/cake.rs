@@ -5,8 +5,19 @@
 
 use super::filters;
 use super::handles::EGRESS;
+use super::shaping::INTERVAL_OPENING;
 use super::side::Side;
 use crate::tc::{AckFilter, Cake, Diffserv, FlowMode, Handle, Op, Qdisc, QdiscSpec};
+
+/// CAKE from us holds no more than what leaves in so long, s, while a line is followed: beyond it the longest queue is dropped
+/// from (`cake_drop`), which is that of whoever sends more than its share and obeys no signal (decision 0133).
+const HOLDS: u128 = 2;
+/// Memory that a byte of a packet takes: an skb of 1514 bytes has a `truesize` of 2304, those of small packets more.
+const MEMORY_PER_BYTE: u128 = 2;
+/// Room for some packets of each flow, bytes.
+const LEAST_MEMORY: u128 = 64 * 1024;
+/// CAKE's own limit is this or what comes in four intervals, bytes (sch_cake.c, `cake_reconfigure`).
+const OWN_MEMORY: u128 = 4 << 20;
 
 impl Side<'_> {
     /// CAKE as it is to be, complete, so that the same message makes and changes it.
@@ -36,10 +47,24 @@ impl Side<'_> {
                 split_gso: Some(true),
                 framing: Some(self.framing),
                 rtt: self.interval,
+                memlimit: self.memlimit(),
                 ..Cake::default()
             }),
             stab: None,
         }
+    }
+
+    /// How much memory the queue may take while a line is followed: what leaves in [`HOLDS`], and no more than CAKE's own limit;
+    /// 0, that limit, where nothing may be signalled (decision 0133). `None`: nobody follows it.
+    fn memlimit(&self) -> Option<u32> {
+        let interval = self.interval.filter(|_| !self.ingress)?;
+        if interval >= INTERVAL_OPENING {
+            return Some(0);
+        }
+        let rate = u128::from(self.rate.bytes_per_sec());
+        let own = (4 * rate * interval.as_micros() / 1_000_000).max(OWN_MEMORY);
+        let held = (rate * HOLDS * MEMORY_PER_BYTE).max(LEAST_MEMORY);
+        Some(u32::try_from(held.min(own)).unwrap_or(u32::MAX))
     }
 
     /// Filters at clsact's egress for what CAKE cannot see by itself, if the kernel can set a

@@ -37,7 +37,7 @@ const INTERVAL_PER_SLACK_PULSES: u32 = 200;
 
 /// The same while a line of which nothing is known is opened by steps: a signal would end the senders' slow start
 /// (tc-cake's `interplanetary`).
-const INTERVAL_OPENING: Duration = Duration::from_secs(1000);
+pub(super) const INTERVAL_OPENING: Duration = Duration::from_secs(1000);
 
 /// How long IP packets of new TCP connections may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -25,21 +25,12 @@ fn rates_follow_the_mode() {
     assert_eq!(p.egress, p.line.up);
 }
 
-#[test]
-fn cake_has_the_interval_of_its_direction() {
-    let ms = |n| Some(Duration::from_millis(n));
-    let target = |capacity| Target {
-        capacity,
-        permille: 1000,
-        slack_us: 5000,
-        volatile: false,
-        pulses: false,
-        opening: None,
-    };
+/// CAKE from us and towards us where such a target is followed from us.
+fn cakes(up: Target) -> [Cake; 2] {
     let line = vdsl();
     let targets = PerDirection {
-        up: Some(target(line.up)),
-        down: Some(target(line.down)),
+        up: Some(up),
+        down: Some(steady(line.down)),
     };
     let policy = Policy {
         windows: true,
@@ -47,16 +38,58 @@ fn cake_has_the_interval_of_its_direction() {
     };
     let caps = caps(Backend::Cake);
     let p = plan_followed(&caps, &device(14), line.framing, policy, targets).unwrap();
-    let of = |dev: &str| {
-        p.setup.iter().find_map(|op| match op {
-            Op::QdiscReplace(q) if q.dev == dev.into() => match &q.qdisc {
-                crate::tc::Qdisc::Cake(c) => c.rtt,
+    [Dev::from("wan"), Dev::from(p.ifb.as_str())].map(|dev| {
+        let cake = p.setup.iter().find_map(|op| match op {
+            Op::QdiscReplace(q) if q.dev == dev => match &q.qdisc {
+                Qdisc::Cake(cake) => Some(cake.clone()),
                 _ => None,
             },
             _ => None,
-        })
+        });
+        cake.unwrap()
+    })
+}
+
+/// A line that carries so much, and whose delays wander by 5 ms.
+fn steady(capacity: Rate) -> Target {
+    Target {
+        capacity,
+        permille: 1000,
+        slack_us: 5000,
+        volatile: false,
+        pulses: false,
+        opening: None,
+    }
+}
+
+#[test]
+fn cake_has_the_interval_of_its_direction() {
+    let ms = |n| Some(Duration::from_millis(n));
+    let cakes = cakes(steady(vdsl().up));
+    assert_eq!(cakes.map(|c| c.rtt), [ms(150), ms(400)]);
+}
+
+#[test]
+fn a_line_that_is_followed_holds_two_seconds_of_it() {
+    let memlimits = |target| cakes(target).map(|c| c.memlimit);
+    let of = |mbit: u64| steady(Rate::from_kbit(1000 * mbit));
+    let held = memlimits(of(1))[0].unwrap();
+    // Twice the 250 kB of two seconds, less what is spared for clocks that differ.
+    assert!((480_000..=500_000).contains(&held), "{held}");
+    assert_eq!(memlimits(of(1))[1], None);
+    // CAKE's own limit is less there: 4 MB, or the 150 ms of its interval four times over.
+    assert_eq!(memlimits(of(20))[0], Some(4 << 20));
+    let held = memlimits(of(100))[0].unwrap();
+    assert!((7_400_000..=7_500_000).contains(&held), "{held}");
+    // Some packets of each flow have room on the slowest lines.
+    let slow = steady(Rate::from_kbit(64));
+    assert_eq!(memlimits(slow)[0], Some(65_536));
+    // Where nothing may be signalled a limit that it had is taken back.
+    let opening = Target {
+        opening: Some(Likely(None)),
+        ..of(1)
     };
-    assert_eq!([of("wan"), of(&p.ifb)], [ms(150), ms(400)]);
+    assert_eq!(memlimits(opening)[0], Some(0));
 }
 
 #[test]

@@ -341,9 +341,12 @@ impl Daemon {
         let others = self.cooperation.as_mut();
         let others = others.map(|group| group.carried(now, self.in_force));
         let others = others.unwrap_or_default();
+        let is_alone = others.up == 0.0 && others.down == 0.0;
         let counted = Counted {
             up: self.carried.up + others.up,
             down: self.carried.down + others.down,
+            // How long the packets of others are is not known.
+            packets: is_alone.then(|| PerDirection::of(|d| self.passed[d].packets - beacons[d].1)),
         };
         self.controller.counted(now, counted);
         Ok(())

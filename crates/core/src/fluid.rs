@@ -123,6 +123,7 @@ impl<'a> World<'a> {
         let counted = Counted {
             up: self.links.up.counted,
             down: self.links.down.counted,
+            packets: None,
         };
         self.controller.counted(duration(t), counted);
     }

@@ -25,6 +25,7 @@
 //! | the same | a queue stood while the line came to a third less | drain, to see whether it is ours | `drain.rs::doubt` |
 //! | drain | the queue is gone | steady | `drain.rs::has_gone` |
 //! | drain | the first ever, towards us, outlasts what came, or that goes on to come | open | `elsewhere.rs::refute` |
+//! | drain | the first ever of what we send follows no cut | open, from what passed | `elsewhere.rs::refute` |
 //! | drain | it does not follow the cut, or what comes does and it stays | compete, with what was known before; open, if nothing was | `elsewhere.rs::not_here` |
 //! | compete | nothing has stood for a while | steady | `compete.rs::competes` |
 //! | compete | it is time to test whose the queue is | drain | `drain.rs::doubt` |
@@ -44,6 +45,7 @@ mod probing_up;
 mod pulses;
 
 use super::meter::Meter;
+use super::packet_size::PacketSize;
 use super::rate_fit::{Estimate, Point, Run, SAME};
 use super::{Reason, Rule};
 use crate::Direction;
@@ -250,6 +252,7 @@ pub(super) enum Outcome {
 pub(super) struct DirectionState {
     pub dir: Direction,
     pub meter: Meter,
+    pub(super) packet_size: PacketSize,
     /// What the line carries, and since when that is known.
     pub capacity: Option<(f64, f64)>,
     /// The standard error of that, as a share.
@@ -321,6 +324,7 @@ impl DirectionState {
         DirectionState {
             dir,
             meter: Meter::default(),
+            packet_size: PacketSize::default(),
             capacity: None,
             error: GUESSED,
             prior: None,

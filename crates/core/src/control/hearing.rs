@@ -65,7 +65,7 @@ impl Controller {
             let (now, delay) = (seconds(now), came - sent);
             let base = self.base.value().unwrap_or(delay);
             let held = if a.left_unseen {
-                self.in_our_shaper().min((delay - base).max(0.0))
+                self.in_our_shaper(now).min((delay - base).max(0.0))
             } else {
                 0.0
             };
@@ -79,11 +79,11 @@ impl Controller {
         }
     }
 
-    /// How long a full packet takes to leave our own shaper, s; zero where the line is idle or not shaped.
-    fn in_our_shaper(&self) -> f64 {
+    /// How long the longest packet takes to leave our own shaper, s; zero where the line is idle or not shaped.
+    fn in_our_shaper(&self, now: f64) -> f64 {
         let shaped = self.shaped[UP].filter(|_| self.idle_since.is_none());
         let rate = shaped.map(|t| bytes_per_s(t.let_out()));
-        rate.map_or(0.0, |rate| f64::from(self.settings.packet) / rate)
+        rate.map_or(0.0, |rate| self.longest_packet(UP, now) / rate)
     }
 
     /// Whether acknowledgements of what comes may wait in our own shaper although it lets them out first: they need more

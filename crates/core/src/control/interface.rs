@@ -86,6 +86,8 @@ pub struct Counted {
     pub up: f64,
     /// Towards us.
     pub down: f64,
+    /// In so many packets, where that is known.
+    pub packets: Option<PerDirection<f64>>,
 }
 
 /// What is to be done.

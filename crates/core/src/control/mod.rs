@@ -19,6 +19,7 @@ mod direction;
 mod hearing;
 mod interface;
 mod meter;
+mod packet_size;
 mod passive_rtt;
 mod peer_clocks;
 mod rate_fit;
@@ -229,24 +230,35 @@ impl Controller {
         self.actions.pop_front()
     }
 
+    /// The longest packets that pass of late, bytes on the line; full ones where that is not known.
+    fn longest_packet(&self, d: Direction, now: f64) -> f64 {
+        let full = f64::from(self.settings.packet);
+        let is_measured = self.left_out != Some(Rule::PacketSize);
+        let measured = self.directions[d].packet_size.longest(now);
+        measured.filter(|_| is_measured).unwrap_or(full)
+    }
+
     /// The line as direction `i` sees it.
     fn context(&self, i: Direction, now: f64) -> Context {
-        let packet = f64::from(self.settings.packet);
+        let packet = self.longest_packet(i, now);
         // A packet may be under way when a probe comes.
-        let serial = |way: &DirectionState| {
+        let serial = |d: Direction| {
+            let way = &self.directions[d];
             let taken = way.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);
             let in_use = |c: &f64| taken > IDLE * c;
             way.capacity
                 .map(|c| c.0)
                 .filter(in_use)
-                .map_or(0.0, |c| packet / c)
+                .map_or(0.0, |c| self.longest_packet(d, now) / c)
         };
-        let other = serial(&self.directions[i.other()]);
+        let other = serial(i.other());
         let is_apart = self.tells_apart(now);
         let beside = if is_apart { 0.0 } else { other };
-        let serial_all = serial(&self.directions[i]) + beside;
+        let serial_all = serial(i) + beside;
         let wander = self.base.rise();
-        let takes = |way: &DirectionState| way.known_to_carry().map(|c| packet / c);
+        // What delays wander by was learned while packets may have been others.
+        let full = f64::from(self.settings.packet);
+        let takes = |way: &DirectionState| way.known_to_carry().map(|c| full / c);
         let own = takes(&self.directions[i]).unwrap_or(f64::INFINITY);
         let explained = IN_FRONT * (own + takes(&self.directions[i.other()]).unwrap_or(0.0));
         // Where a line is followed a false alarm costs less than a late one.
@@ -291,6 +303,15 @@ impl Controller {
         let now = seconds(now);
         self.directions[UP].meter.note(now, counted.up);
         self.directions[DOWN].meter.note(now, counted.down);
+        if let Some(packets) = counted.packets {
+            let full = f64::from(self.settings.packet);
+            self.directions[UP]
+                .packet_size
+                .note(now, counted.up, packets.up, full);
+            self.directions[DOWN]
+                .packet_size
+                .note(now, counted.down, packets.down, full);
+        }
         let over = |share: f64, unknown: f64| {
             self.directions.iter().any(|w| {
                 let rate = w.meter.rate(0.1f64.max(1.5 * self.pace)).unwrap_or(0.0);

@@ -14,7 +14,14 @@ fn controller() -> Controller {
 /// One each 100 ms on a line that is idle, with stamps or not.
 fn answers(c: &mut Controller, from: u32, n: u32, delay: Duration, stamped: bool) {
     for at in (from..from + n).map(|n| 100 * n * MS) {
-        c.counted(at, Counted { up: 0.0, down: 0.0 });
+        c.counted(
+            at,
+            Counted {
+                up: 0.0,
+                down: 0.0,
+                packets: None,
+            },
+        );
         c.probed(at);
         let half = delay.as_secs_f64() / 2.0;
         let answer = Answered {
@@ -101,6 +108,7 @@ fn let_out_behind_our_shaper(left_unseen: bool) -> f64 {
             Counted {
                 up: sent,
                 down: 0.0,
+                packets: None,
             },
         );
         c.probed(at);
@@ -144,6 +152,7 @@ fn it_is_probed_no_more_often_than_it_answers() {
         let counted = Counted {
             up: bytes,
             down: bytes,
+            packets: None,
         };
         c.counted(n * 100 * MS, counted);
     }
@@ -160,7 +169,14 @@ fn acknowledgements_may_wait_where_they_need_half_of_what_is_let_out() {
         answers(&mut c, 0, 5, 5 * MS, false);
         for n in 0..50 {
             let down = 0.01 * comes * f64::from(n);
-            c.counted((500 + 10 * n) * MS, Counted { up: 0.0, down });
+            c.counted(
+                (500 + 10 * n) * MS,
+                Counted {
+                    up: 0.0,
+                    down,
+                    packets: None,
+                },
+            );
         }
         assert!(c.shaped[UP].is_some());
         c.acknowledgements_may_wait()

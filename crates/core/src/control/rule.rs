@@ -23,7 +23,8 @@ pub enum Rule {
     WindowsWait,
     /// A queue towards us while less comes than the line carries is a burst (`direction::drain`).
     Bursts,
-    /// A first queue towards us that outlasts what came is somebody else's (`direction::elsewhere`).
+    /// A first queue towards us that outlasts what came is somebody else's, and one of ours that follows no cut
+    /// (`direction::elsewhere`, decisions 0091 and 0134).
     Refutation,
     /// Beside a queue that follows no cut the line is shared, rather than taken to have become longer (`direction::compete`).
     Competing,
@@ -48,6 +49,8 @@ pub enum Rule {
     /// Where no capacity is known, eight probes in a row that waited for longer than half a packet takes and delays wander
     /// met a queue (decisions 0125 and 0128).
     NeverEnds,
+    /// How long packets are is measured, rather than taken to be full (`packet_size`).
+    PacketSize,
     /// Stamps of the hop that is probed tell directions apart (`attribution`).
     HopStamps,
     /// Clocks of far sides do (`peer_clocks`).
@@ -60,7 +63,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 24] = [
         Rule::Opening,
         Rule::LargeProbes,
         Rule::FirstQueue,
@@ -80,6 +83,7 @@ impl Rule {
         Rule::LossSteps,
         Rule::FarSenders,
         Rule::NeverEnds,
+        Rule::PacketSize,
         Rule::HopStamps,
         Rule::PeerClocks,
         Rule::PassiveRtt,
@@ -108,6 +112,7 @@ impl Rule {
             Rule::LossSteps => "loss-steps",
             Rule::FarSenders => "far-senders",
             Rule::NeverEnds => "never-ends",
+            Rule::PacketSize => "packet-size",
             Rule::HopStamps => "hop-stamps",
             Rule::PeerClocks => "peer-clocks",
             Rule::PassiveRtt => "passive-rtt",

@@ -31,6 +31,7 @@ fn stalled(up: bool, stamps: bool, stall: f64, queued: bool) -> Vec<Action> {
         let counted = Counted {
             up: there,
             down: here,
+            packets: None,
         };
         if t >= next {
             next = t + pace;
@@ -107,6 +108,7 @@ fn rise_beside(background: f64, likely: Option<u64>) -> f64 {
             Counted {
                 up: bytes,
                 down: bytes,
+                packets: None,
             },
         );
         c.probed(duration(t));
@@ -203,6 +205,7 @@ fn clocks_are_off_between_two_probes_as_well() {
             let counted = Counted {
                 up: bytes,
                 down: bytes,
+                packets: None,
             };
             c.counted(duration(f64::from(n) * 0.001), counted);
         }

@@ -77,6 +77,7 @@ impl Host {
         let counted = Counted {
             up: self.sent + others,
             down: 0.0,
+            packets: None,
         };
         self.controller.counted(at(t), counted);
     }

@@ -95,7 +95,7 @@ impl DirectionState {
         self.followed = 0;
         let _ = self.drained(context);
         self.volatility = drain.volatility;
-        if self.outlasts(drain, context) {
+        if self.outlasts(drain, context) || self.is_first_of_ours(drain) {
             self.refute(drain, context.now);
             return Outcome::NotHere(queue);
         }
@@ -130,6 +130,14 @@ impl DirectionState {
         let is_much = fall > (1.0 - COMES) * (drain.met - drain.cut);
         is_much && fall > OUTLASTS * drain.longest + context.rtt
             || self.is_unresponsive(drain, context)
+    }
+
+    /// Whether it was the first queue ever of what we send: it did not follow cuts, so that it taught nothing (decision 0134).
+    fn is_first_of_ours(&self, drain: &Drain) -> bool {
+        self.dir == Direction::Up
+            && self.is_attributed
+            && drain.before.is_none()
+            && self.has(Rule::Refutation)
     }
 
     /// Whether as much comes as before and the queue is what it was, long after whoever sends must have heard of the cut:
@@ -173,8 +181,10 @@ impl DirectionState {
             until: now + wait,
             wait,
         });
+        // What was sent while it stood has passed.
+        let passes = self.capacity.map_or(0.0, |c| c.0);
         self.capacity = None;
-        self.phase = Phase::Open(Opening::default());
+        self.phase = Phase::Open(Opening::resumed(passes));
     }
 
     pub(super) fn was_refuted(&self, found: f64, now: f64) -> bool {
@@ -235,6 +245,33 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn a_first_queue_of_ours_that_follows_no_cut_teaches_nothing() {
+        let mut way = DirectionState::new(Direction::Up);
+        let (mut bytes, mut believed) = (0.0, false);
+        for n in 0..250 {
+            let now = f64::from(n) * 0.02;
+            let context = Context::of_test(now);
+            let (capacity, factor) = way.target(&context).unwrap_or((1e5, 1.0));
+            bytes += 0.02 * (capacity * factor).min(1e5);
+            way.meter.note(now, bytes);
+            let point = Point {
+                left: now - context.rtt,
+                came: now,
+                queue: if now > 1.0 { 0.1 } else { 0.0 },
+            };
+            way.observe(point, &context);
+            let _ = way.decide(&context, true);
+            believed |= way.capacity.is_some();
+            if let (true, Phase::Open(_), None) = (believed, way.phase, way.capacity) {
+                // What was sent beside it has passed, and is not opened again from the least.
+                assert!(way.known_to_carry() > Some(1e4));
+                return;
+            }
+        }
+        panic!("believed: {believed}, {:?}", way.capacity);
     }
 
     #[test]

@@ -75,6 +75,17 @@ impl Default for Opening {
     }
 }
 
+impl Opening {
+    /// Opened again, from what `passes`, bytes/s.
+    pub(super) fn resumed(passes: f64) -> Self {
+        Opening {
+            level: passes.max(FIRST),
+            passed: passes,
+            ..Opening::default()
+        }
+    }
+}
+
 /// How long echoes are waited for, s.
 fn echo_wait(rtt: f64) -> f64 {
     ECHO_WAIT + ROUND_TRIPS * rtt

@@ -341,6 +341,7 @@ mod tests {
             let counted = Counted {
                 up: sent,
                 down: 0.0,
+                packets: None,
             };
             if t >= next {
                 next = t + pace;

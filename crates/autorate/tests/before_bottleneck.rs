@@ -12,6 +12,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use evenkeel_sys::Netns;
@@ -321,9 +322,13 @@ fn a_hop_that_limits_its_answers_holds_no_upload_up() {
     followed(&routers, first, "192.0.2.2", |world, running, stop| {
         let sent = world.upload(stop);
         let end = Instant::now() + LOADED;
-        while Instant::now() < end {
+        loop {
             let left = end.saturating_duration_since(Instant::now());
-            let _said = running.told.recv_timeout(left);
+            match running.told.recv_timeout(left) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => panic!("run has ended"),
+            }
         }
         let bits = sent.load(Ordering::Relaxed) as f64 * 8.0;
         let mbit = bits / LOADED.as_secs_f64() / 1e6;

@@ -252,6 +252,7 @@ pub(super) enum Outcome {
 pub(super) struct DirectionState {
     pub dir: Direction,
     pub meter: Meter,
+    /// How long the packets are that pass.
     pub(super) packet_size: PacketSize,
     /// What the line carries, and since when that is known.
     pub capacity: Option<(f64, f64)>,

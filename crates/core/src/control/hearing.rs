@@ -42,7 +42,8 @@ impl Controller {
         self.beat(seconds(now));
     }
 
-    /// Something is being sent that will tell of queues: an upload that is followed by pulses turns by its rhythm.
+    /// A probe was sent, or a connection's packet that will be echoed: where an upload is followed by pulses, the next begins
+    /// when it is due.
     fn beat(&mut self, now: f64) {
         let context = self.context(UP, now);
         let sends = self.is_load(UP, now);

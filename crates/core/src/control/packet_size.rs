@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 /// A length counts for so long, s: packets of a connection are alike for as long as it lasts, and who sends a call or a page
-/// beside it sends a packet in this time.
+/// beside it sends a packet in this time (decision 0135; not varied).
 const COUNTS: f64 = 5.0;
 /// So many packets between two readings are single ones.
 const SINGLE: f64 = 2.0;

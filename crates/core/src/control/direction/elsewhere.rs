@@ -181,7 +181,7 @@ impl DirectionState {
             until: now + wait,
             wait,
         });
-        // What was sent while it stood has passed.
+        // What passed while it stood is what the line carries at least.
         let passes = self.capacity.map_or(0.0, |c| c.0);
         self.capacity = None;
         self.phase = Phase::Open(Opening::resumed(passes));

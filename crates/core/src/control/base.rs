@@ -28,6 +28,8 @@ pub(super) struct Base {
     idle: VecDeque<(f64, f64)>,
     /// A high mark of rises on the idle line, s.
     noise: f64,
+    /// That mark when the stretch of [`SETTLE`] seconds of now began, and when that was.
+    before: (f64, f64),
     samples: u32,
     last_idle: f64,
 }
@@ -74,8 +76,11 @@ impl Base {
             }
         }
         let above = delay - self.least.unwrap_or(delay);
-        // One that stands out is a burst of somebody's, not noise: it counts in part.
-        let counted = above.min(2.0 * self.noise.max(LEAST));
+        if self.samples <= KNOWN || at - self.before.1 >= SETTLE {
+            self.before = (self.noise, at);
+        }
+        // What stands out is a burst or a queue of somebody's, not noise: it counts in part.
+        let counted = above.min(2.0 * self.before.0.max(LEAST));
         self.noise = self.noise.max(counted);
         moved
     }
@@ -121,6 +126,21 @@ mod tests {
             b.sample(t, 0.100, false);
         }
         assert_eq!(b.value(), Some(0.010));
+    }
+
+    #[test]
+    fn a_queue_of_somebody_elses_is_no_noise() {
+        let mut b = Base::default();
+        let t = idle(&mut b, 0.0, 50, |i| 0.010 + f64::from(i % 3) * 0.001);
+        let before = b.rise();
+        idle(&mut b, t, 15, |i| 0.010 + 0.04 * f64::from(i));
+        // Twice in each stretch, of which it may touch two.
+        assert!(b.rise() < 4.01 * before, "{} {before}", b.rise());
+        // Where a line begins to wander it is known after some seconds.
+        let mut wanders = Base::default();
+        let t = idle(&mut wanders, 0.0, 50, |_| 0.010);
+        idle(&mut wanders, t, 150, |i| 0.010 + 0.015 * f64::from(i % 3));
+        assert!(wanders.rise() > 0.025, "{}", wanders.rise());
     }
 
     #[test]

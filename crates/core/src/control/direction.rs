@@ -52,7 +52,7 @@ use crate::Direction;
 use caution::Caution;
 use compete::Compete;
 use losses::Losses;
-use opening::Opening;
+use opening::{Opening, Told};
 use pulses::Pulses;
 
 pub use losses::TcpPayload;
@@ -125,6 +125,8 @@ pub(super) struct Context {
     pub comes: f64,
     /// The queue of the other direction, if nothing tells them apart, s.
     pub elsewhere: f64,
+    /// Stamps or clocks tell whose queue it is.
+    pub is_apart: bool,
 }
 
 #[cfg(test)]
@@ -144,6 +146,7 @@ impl Context {
             apart: 0.001,
             probed: true,
             known: true,
+            is_apart: true,
             comes: 0.0,
             elsewhere: 0.0,
         }
@@ -261,6 +264,8 @@ pub(super) struct DirectionState {
     /// What was known before this queue.
     prior: Option<Estimate>,
     pub phase: Phase,
+    /// What large probes told of the line.
+    told: Option<Told>,
     /// Probes since the queue stands.
     run: Run,
     /// The rhythm by which it is followed if it never settles.
@@ -330,6 +335,7 @@ impl DirectionState {
             error: GUESSED,
             prior: None,
             phase: Phase::Open(Opening::default()),
+            told: None,
             run: Run::new(dir),
             pulses: Pulses::default(),
             latest: None,

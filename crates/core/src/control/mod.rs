@@ -294,6 +294,7 @@ impl Controller {
                 Some(p) if !is_apart => p.queue,
                 _ => 0.0,
             },
+            is_apart,
             comes: self.directions[i.other()].meter.rate(0.1).unwrap_or(0.0),
         }
     }
@@ -378,6 +379,7 @@ impl Controller {
         self.more = 0.0;
         self.lengthened_from = None;
         self.attributed = None;
+        self.directions[UP].forget_large_probes();
         self.rerouted(seconds(now));
     }
 

@@ -88,13 +88,13 @@ fn a_way_that_is_short_again_is_short_in_both_directions() {
     );
 }
 
-/// How much of an upload is let out after three seconds, bytes/s, where each probe waits in our own shaper for a full
+/// How much of an upload is let out after nine tenths of a second, bytes/s, where each probe waits in our own shaper for a full
 /// packet or a part of one.
 fn let_out_behind_our_shaper(left_unseen: bool) -> f64 {
     let mut c = controller();
     answers(&mut c, 0, 30, 20 * MS, false);
     let (mut sent, mut let_out) = (0.0, 0.0);
-    for n in 0..150u32 {
+    for n in 0..45u32 {
         let at = 3000 * MS + 20 * n * MS;
         while let Some(action) = c.poll() {
             if let Action::Shape { targets, .. } = action {

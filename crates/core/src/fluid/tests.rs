@@ -393,7 +393,7 @@ fn far_sides_clocks_tell_directions_apart() {
     };
     let (without, with) = (both(false), both(true));
     // The senders of the fluid never send bursts, so cutting later for them (decision 0103) costs some queue here in both.
-    assert!(with.0 < 0.9 * without.0, "{without:?} {with:?}");
+    assert!(with.0 < 0.92 * without.0, "{without:?} {with:?}");
     assert!(with.1 > 0.99 * without.1, "{without:?} {with:?}");
 }
 

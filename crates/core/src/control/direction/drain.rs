@@ -31,6 +31,9 @@ const MANY: usize = 8;
 const HALF: f64 = 0.5;
 /// Nothing stalls for longer than this, s: what stands longer is a queue, whatever explains it.
 const STALLS: f64 = 1.0;
+/// The same while little was sent of what large probes told that the line carries: that is somebody else's queue, unless
+/// the line has become much slower, or lets bursts pass faster than its rate. A cut then shows which (decision 0136).
+const STALLS_UNLIKELY: f64 = 4.0;
 /// A queue is ours if we made this share of it.
 const OWN: f64 = 0.4;
 
@@ -93,7 +96,12 @@ impl DirectionState {
 
     /// What stands has stood for longer than anything stalls.
     fn stands_long(&self) -> bool {
-        self.latest.is_some_and(|p| p.left - self.clear > STALLS)
+        let stalls = if self.sends_little() {
+            STALLS_UNLIKELY
+        } else {
+            STALLS
+        };
+        self.latest.is_some_and(|p| p.left - self.clear > stalls)
     }
 
     /// Whether what we sent since the latest probe without a queue can have made this one, if the line carries what
@@ -107,6 +115,9 @@ impl DirectionState {
         };
         if self.stands_long() {
             return true;
+        }
+        if self.sends_little() {
+            return false;
         }
         let slowest = (found.capacity * (1.0 - 2.0 * found.error).max(0.5)).max(self.passed());
         let made = self.meter.queue_since(self.clear, slowest, p.left);
@@ -545,6 +556,29 @@ mod tests {
         assert!(!learns_of([0.021, 0.034]));
         assert!(!learns_of([0.012, 0.034]));
         assert!(!learns_of([0.001, 0.034]));
+    }
+
+    /// When a queue that begins after a second is first taken for one of 12 kB/s that are sent, s; large probes `told`.
+    fn believed_at(told: Option<f64>) -> Option<f64> {
+        let mut way = DirectionState::new(Direction::Up);
+        if let Some(told) = told {
+            way.large_probes_told(told, told);
+        }
+        (1..400).map(|n| f64::from(n) * 0.02).find(|now| {
+            let queue = (now - 1.0).clamp(0.0, 0.6);
+            way.looks(*now, 12e3 * now, queue);
+            way.capacity.is_some()
+        })
+    }
+
+    #[test]
+    fn a_queue_beside_little_of_what_large_probes_told_is_hardly_ours() {
+        let soon = believed_at(None).unwrap();
+        assert!(soon < 3.0, "{soon}");
+        assert_eq!(believed_at(Some(20e3)), Some(soon));
+        // 12 of 400 kB/s, and yet it is tried whether the line has become so slow.
+        let late = believed_at(Some(400e3)).unwrap();
+        assert!(late > 5.0 && late < 7.0, "{late}");
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! was not heard of since a cut says nothing; of what ended before the cut can have been heard of nothing is kept. Non-goals:
 //! whose queue it is before a cut (`attribution`), how deep a cut is (`drain`).
 
-use super::opening::Opening;
 use super::{Context, DirectionState, Drain, Outcome, Phase, Refuted};
 use crate::Direction;
 use crate::control::Rule;
@@ -111,7 +110,7 @@ impl DirectionState {
             }
             None if !self.is_attributed && !drain.followed => {
                 self.capacity = None;
-                self.phase = Phase::Open(Opening::default());
+                self.open_again(0.0);
             }
             None => {}
         }
@@ -184,7 +183,7 @@ impl DirectionState {
         // What passed while it stood is what the line carries at least.
         let passes = self.capacity.map_or(0.0, |c| c.0);
         self.capacity = None;
-        self.phase = Phase::Open(Opening::resumed(passes));
+        self.open_again(passes);
     }
 
     pub(super) fn was_refuted(&self, found: f64, now: f64) -> bool {
@@ -201,7 +200,7 @@ impl DirectionState {
         self.capacity = drain.before.map(|k| (k.capacity, context.now));
         match drain.before {
             Some(before) => self.error = before.error,
-            None => self.phase = Phase::Open(Opening::default()),
+            None => self.open_again(0.0),
         }
         ended
     }

@@ -20,7 +20,7 @@
 
 use std::collections::VecDeque;
 
-use super::opening::{FIRST, Opening};
+use super::opening::FIRST;
 use super::{Context, DirectionState, GUESSED, Outcome, Phase};
 use crate::Direction;
 use crate::control::{Reason, Rule};
@@ -378,7 +378,7 @@ impl DirectionState {
             self.shape_to(before, 0.0, context);
         } else {
             self.capacity = None;
-            self.phase = Phase::Open(Opening::default());
+            self.open_again(0.0);
         }
         Outcome::Changed(Reason::LosesByItself { dir: self.dir })
     }

@@ -39,6 +39,8 @@ const ROUND_TRIPS: f64 = 3.0;
 /// know it a quarter of a second later (`sharing::group::KNOWS`); the rest is for beacons that get lost. Further
 /// hosts that come meanwhile do not make it longer (decision 0096).
 const NEWCOMERS_WAIT: f64 = 1.0;
+/// A queue that what is let out makes has grown to more than a packet takes after so long, s (decision 0138).
+const GROWN: f64 = 1.0;
 /// What we sent explains a queue if it made this share of it at least.
 const OWN: f64 = 0.4;
 
@@ -75,14 +77,24 @@ impl Default for Opening {
     }
 }
 
-impl Opening {
-    /// Opened again, from what `passes`, bytes/s.
-    pub(super) fn resumed(passes: f64) -> Self {
-        Opening {
-            level: passes.max(FIRST),
-            passed: passes,
-            ..Opening::default()
-        }
+/// What large probes told of the line, bytes/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::control) struct Told {
+    /// What it carries at least.
+    at_least: f64,
+    /// What it likely carries.
+    likely: f64,
+}
+
+impl Told {
+    /// What is taken for certain: half of what it carries at least, and no more than [`FIRST_MOST`].
+    fn certain(self) -> f64 {
+        (FIRST_SHARE * self.at_least).min(FIRST_MOST)
+    }
+
+    /// What is let out at first.
+    fn opens_at(self) -> f64 {
+        self.certain().max(FIRST)
     }
 }
 
@@ -95,14 +107,40 @@ impl DirectionState {
     /// Large probes have told what the line carries at least, and likely, bytes/s: where nothing was let out yet, it is opened
     /// from there.
     pub(in crate::control) fn large_probes_told(&mut self, at_least: f64, likely: f64) {
-        let has_rule = self.has(Rule::LargeProbes);
+        if !self.has(Rule::LargeProbes) {
+            return;
+        }
+        let told = Told { at_least, likely };
+        self.told = Some(told);
         if let Phase::Open(opening) = &mut self.phase
             && opening.since < 0.0
-            && has_rule
         {
-            opening.level = (FIRST_SHARE * at_least).clamp(FIRST, FIRST_MOST);
+            opening.level = told.opens_at();
             opening.likely = Some(likely);
         }
+    }
+
+    /// What large probes told was of another way.
+    pub(in crate::control) fn forget_large_probes(&mut self) {
+        self.told = None;
+    }
+
+    /// Nothing is known any more but that so much `passes`, bytes/s, and what large probes told.
+    pub(super) fn open_again(&mut self, passes: f64) {
+        let told = self.told;
+        self.phase = Phase::Open(Opening {
+            level: passes.max(told.map_or(FIRST, Told::opens_at)),
+            likely: told.map(|t| t.likely),
+            passed: passes,
+            ..Opening::default()
+        });
+    }
+
+    /// Whether so little was sent of late that a queue is hardly of that, as far as large probes told what the line carries
+    /// (decision 0136).
+    pub(super) fn sends_little(&self) -> bool {
+        let sent = self.meter.rate(MEASURED[1]).unwrap_or(0.0);
+        self.told.is_some_and(|t| sent < TRIED * t.certain())
     }
 
     /// What the line likely carries while it is opened, bytes/s.
@@ -279,7 +317,14 @@ impl DirectionState {
         let Some(p) = self.latest.filter(|_| !self.is_clear_of_queues(context)) else {
             return true;
         };
-        let passes = opening.passed.max(0.5 * FIRST);
+        // A packet in front of the probe takes so long, as far as is known. A queue of ours would have grown meanwhile.
+        let likely = opening.likely.unwrap_or(0.0).max(opening.level);
+        let explained = p.queue + context.elsewhere <= context.rise + context.packet / likely;
+        if !context.is_apart && explained && context.now - opening.since > GROWN {
+            return true;
+        }
+        let certain = self.told.map_or(0.5 * FIRST, Told::certain);
+        let passes = opening.passed.max(certain);
         let made = self.meter.queue_since(self.clear, passes, p.left) + context.packet / passes;
         made + context.rise < OWN * (p.queue + context.elsewhere)
     }
@@ -310,6 +355,26 @@ mod tests {
     }
 
     #[test]
+    fn what_large_probes_told_outlasts_what_turned_out_wrong() {
+        let mut way = DirectionState::new(Direction::Up);
+        way.large_probes_told(200e3, 300e3);
+        way.believe(12e3, 0.0);
+        way.phase = Phase::Steady;
+        let opened = |way: &DirectionState| {
+            let let_out = way.opened(&Context::of_test(1.0));
+            (let_out.unwrap_or_default() as u32, way.likely_carries())
+        };
+        way.open_again(0.0);
+        assert_eq!(opened(&way), (100_000, Some(300e3)));
+        way.open_again(150e3);
+        assert_eq!(opened(&way), (150_000, Some(300e3)));
+        // Another way is another line.
+        way.forget_large_probes();
+        way.open_again(0.0);
+        assert_eq!(opened(&way), (FIRST as u32, None));
+    }
+
+    #[test]
     fn what_is_let_out_at_first_says_nothing_of_the_line() {
         let mut way = DirectionState::new(Direction::Up);
         assert_eq!(way.likely_carries(), None);
@@ -331,6 +396,35 @@ mod tests {
         assert_eq!(way.likely_carries(), Some(GROWS * 2.0 * FIRST));
         way.phase = Phase::Steady;
         assert_eq!(way.likely_carries(), None);
+    }
+
+    /// What is let out after some seconds, bytes/s, if what is let out at first is used while probes wait for `queue` s.
+    fn let_out_while_probes_wait(queue: f64) -> Option<f64> {
+        let mut way = DirectionState::new(Direction::Up);
+        way.large_probes_told(1e5, 1e5);
+        for n in 1..150 {
+            let now = 0.02 * f64::from(n);
+            let context = Context {
+                is_apart: false,
+                ..Context::of_test(now)
+            };
+            way.meter.note(now, 5e4 * now);
+            let (left, came) = (now - context.rtt - queue, now);
+            way.observe(
+                crate::control::rate_fit::Point { left, came, queue },
+                &context,
+            );
+            let _ = way.decide(&context, true);
+        }
+        way.opened(&Context::of_test(3.0))
+    }
+
+    #[test]
+    fn a_packet_in_front_of_probes_keeps_nothing_from_being_opened() {
+        assert_eq!(let_out_while_probes_wait(0.0), Some(1e5));
+        // A full packet takes 15 ms.
+        assert_eq!(let_out_while_probes_wait(0.010), Some(1e5));
+        assert!(let_out_while_probes_wait(0.040) < Some(1e5));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Until something is known of what we send, so much is let out, and twice as much as soon as an answer shows that
 //! this has passed without a queue. So the first upload ever makes a queue of some round trips at most, whatever the
 //! line and however deep its buffer (slow start, RFC 5681, section 3.1, of the whole line). Where large probes tell
-//! beforehand what the line carries at least, it is opened from half of that (decision 0096).
+//! beforehand what the line carries at least, it is opened from half of that (decision 0096), and again if what a queue
+//! taught turns out to be wrong (decision 0136).
 //!
 //! Principles: what passed is never let out less again, held or not, but beside somebody whose bytes are not counted
 //! yet; a queue that what we sent cannot explain is somebody else's and no reason to wait; acknowledgements of a

@@ -47,12 +47,12 @@ mod pulses;
 use super::meter::Meter;
 use super::packet_size::PacketSize;
 use super::rate_fit::{Estimate, Point, Run, SAME};
-use super::{Reason, Rule};
+use super::{Reason, Rule, SerializationRate};
 use crate::Direction;
 use caution::Caution;
 use compete::Compete;
 use losses::Losses;
-use opening::{Opening, Told};
+use opening::Opening;
 use pulses::Pulses;
 
 pub use losses::TcpPayload;
@@ -265,7 +265,7 @@ pub(super) struct DirectionState {
     prior: Option<Estimate>,
     pub phase: Phase,
     /// What large probes told of the line.
-    told: Option<Told>,
+    serialization_rate: Option<SerializationRate>,
     /// Probes since the queue stands.
     run: Run,
     /// The rhythm by which it is followed if it never settles.
@@ -335,7 +335,7 @@ impl DirectionState {
             error: GUESSED,
             prior: None,
             phase: Phase::Open(Opening::default()),
-            told: None,
+            serialization_rate: None,
             run: Run::new(dir),
             pulses: Pulses::default(),
             latest: None,

@@ -31,10 +31,11 @@ impl Controller {
         self.beat(now);
     }
 
-    /// Large probes have told what the line carries from us.
+    /// Large probes have told what the line carries from us; towards us it hardly carries less.
     pub fn large_probes_told(&mut self, rate: SerializationRate) {
-        let [at_least, likely] = [rate.at_least, rate.likely].map(bytes_per_s);
-        self.directions[UP].large_probes_told(at_least, likely);
+        for direction in self.directions.iter_mut() {
+            direction.large_probes_told(rate);
+        }
     }
 
     /// A far end of busy connections is being asked for an echo. To be called after [`Controller::counted`].

@@ -379,7 +379,9 @@ impl Controller {
         self.more = 0.0;
         self.lengthened_from = None;
         self.attributed = None;
-        self.directions[UP].forget_large_probes();
+        self.directions
+            .iter_mut()
+            .for_each(DirectionState::forget_large_probes);
         self.rerouted(seconds(now));
     }
 

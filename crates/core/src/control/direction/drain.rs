@@ -107,18 +107,18 @@ impl DirectionState {
     /// Whether what we sent since the latest probe without a queue can have made this one, if the line carries what
     /// was `found`: else something stalled for a moment. Connections that pass are heard too seldom for that.
     fn is_made_by_us(&self, queue: f64, found: &Estimate, context: &Context) -> bool {
-        let Some(p) = self
-            .latest
-            .filter(|_| self.dir == Direction::Up && context.probed)
-        else {
-            return true;
-        };
         if self.stands_long() {
             return true;
         }
         if self.sends_little() {
             return false;
         }
+        let Some(p) = self
+            .latest
+            .filter(|_| self.dir == Direction::Up && context.probed)
+        else {
+            return true;
+        };
         let slowest = (found.capacity * (1.0 - 2.0 * found.error).max(0.5)).max(self.passed());
         let made = self.meter.queue_since(self.clear, slowest, p.left);
         let made = made + context.packet / slowest + context.rise;
@@ -471,6 +471,7 @@ impl DirectionState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::SerializationRate;
     use crate::control::rate_fit::Point;
 
     /// What is let out of what the line carries, so long after a cut for a queue of so many s; `known`: what it carries was
@@ -558,27 +559,29 @@ mod tests {
         assert!(!learns_of([0.001, 0.034]));
     }
 
-    /// When a queue that begins after a second is first taken for one of 12 kB/s that are sent, s; large probes `told`.
-    fn believed_at(told: Option<f64>) -> Option<f64> {
-        let mut way = DirectionState::new(Direction::Up);
+    /// When a queue that begins after a second is first taken for one of 60 kB/s that are sent, s; large probes `told`.
+    fn believed_at(dir: Direction, told: Option<f64>) -> Option<f64> {
+        let mut way = DirectionState::new(dir);
         if let Some(told) = told {
-            way.large_probes_told(told, told);
+            way.large_probes_told(SerializationRate::of_test(told, told));
         }
         (1..400).map(|n| f64::from(n) * 0.02).find(|now| {
             let queue = (now - 1.0).clamp(0.0, 0.6);
-            way.looks(*now, 12e3 * now, queue);
+            way.looks(*now, 60e3 * now, queue);
             way.capacity.is_some()
         })
     }
 
     #[test]
     fn a_queue_beside_little_of_what_large_probes_told_is_hardly_ours() {
-        let soon = believed_at(None).unwrap();
-        assert!(soon < 3.0, "{soon}");
-        assert_eq!(believed_at(Some(20e3)), Some(soon));
-        // 12 of 400 kB/s, and yet it is tried whether the line has become so slow.
-        let late = believed_at(Some(400e3)).unwrap();
-        assert!(late > 5.0 && late < 7.0, "{late}");
+        for dir in [Direction::Up, Direction::Down] {
+            let soon = believed_at(dir, None).unwrap();
+            assert!(soon < 3.0, "{dir:?}: {soon}");
+            assert_eq!(believed_at(dir, Some(100e3)), Some(soon));
+            // 60 of 900 kB/s, and yet it is tried whether the line has become so slow.
+            let late = believed_at(dir, Some(900e3)).unwrap();
+            assert!(late > 5.0 && late < 7.0, "{dir:?}: {late}");
+        }
     }
 
     #[test]

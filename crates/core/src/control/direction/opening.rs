@@ -14,7 +14,7 @@
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
 use crate::control::change::LEAST_IN_OPENING;
-use crate::control::{Reason, Rule};
+use crate::control::{Reason, Rule, SerializationRate, bytes_per_s};
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
@@ -78,24 +78,29 @@ impl Default for Opening {
     }
 }
 
-/// What large probes told of the line, bytes/s.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::control) struct Told {
-    /// What it carries at least.
-    at_least: f64,
-    /// What it likely carries.
-    likely: f64,
-}
-
-impl Told {
-    /// What is taken for certain: half of what it carries at least, and no more than [`FIRST_MOST`].
+impl SerializationRate {
+    /// What is taken for certain, bytes/s: half of what the line carries at least, and no more than [`FIRST_MOST`].
     fn certain(self) -> f64 {
-        (FIRST_SHARE * self.at_least).min(FIRST_MOST)
+        (FIRST_SHARE * bytes_per_s(self.at_least)).min(FIRST_MOST)
     }
 
-    /// What is let out at first.
+    /// What is let out at first, bytes/s.
     fn opens_at(self) -> f64 {
         self.certain().max(FIRST)
+    }
+
+    /// The best estimate, bytes/s.
+    fn likely_carries(self) -> f64 {
+        bytes_per_s(self.likely)
+    }
+
+    /// Of bytes/s.
+    #[cfg(test)]
+    pub(in crate::control) fn of_test(at_least: f64, likely: f64) -> Self {
+        SerializationRate {
+            at_least: crate::control::rate(at_least),
+            likely: crate::control::rate(likely),
+        }
     }
 }
 
@@ -105,33 +110,35 @@ fn echo_wait(rtt: f64) -> f64 {
 }
 
 impl DirectionState {
-    /// Large probes have told what the line carries at least, and likely, bytes/s: where nothing was let out yet, it is opened
-    /// from there.
-    pub(in crate::control) fn large_probes_told(&mut self, at_least: f64, likely: f64) {
+    /// Large probes have told what the line carries: where nothing was let out yet, it is opened from there.
+    pub(in crate::control) fn large_probes_told(&mut self, rate: SerializationRate) {
         if !self.has(Rule::LargeProbes) {
             return;
         }
-        let told = Told { at_least, likely };
-        self.told = Some(told);
+        self.serialization_rate = Some(rate);
         if let Phase::Open(opening) = &mut self.phase
             && opening.since < 0.0
         {
-            opening.level = told.opens_at();
-            opening.likely = Some(likely);
+            opening.level = rate.opens_at();
+            opening.likely = Some(rate.likely_carries());
         }
     }
 
     /// What large probes told was of another way.
     pub(in crate::control) fn forget_large_probes(&mut self) {
-        self.told = None;
+        self.serialization_rate = None;
     }
 
     /// Nothing is known any more but that so much `passes`, bytes/s, and what large probes told.
     pub(super) fn open_again(&mut self, passes: f64) {
-        let told = self.told;
+        let opens_at = self
+            .serialization_rate
+            .map_or(FIRST, SerializationRate::opens_at);
         self.phase = Phase::Open(Opening {
-            level: passes.max(told.map_or(FIRST, Told::opens_at)),
-            likely: told.map(|t| t.likely),
+            level: passes.max(opens_at),
+            likely: self
+                .serialization_rate
+                .map(SerializationRate::likely_carries),
             passed: passes,
             ..Opening::default()
         });
@@ -141,7 +148,8 @@ impl DirectionState {
     /// (decision 0136).
     pub(super) fn sends_little(&self) -> bool {
         let sent = self.meter.rate(MEASURED[1]).unwrap_or(0.0);
-        self.told.is_some_and(|t| sent < TRIED * t.certain())
+        self.serialization_rate
+            .is_some_and(|rate| sent < TRIED * rate.certain())
     }
 
     /// What the line likely carries while it is opened, bytes/s.
@@ -324,7 +332,9 @@ impl DirectionState {
         if !context.is_apart && explained && context.now - opening.since > GROWN {
             return true;
         }
-        let certain = self.told.map_or(0.5 * FIRST, Told::certain);
+        let certain = self
+            .serialization_rate
+            .map_or(0.5 * FIRST, SerializationRate::certain);
         let passes = opening.passed.max(certain);
         let made = self.meter.queue_since(self.clear, passes, p.left) + context.packet / passes;
         made + context.rise < OWN * (p.queue + context.elsewhere)
@@ -344,7 +354,7 @@ mod tests {
     fn a_line_is_opened_from_half_of_what_it_carries_at_least() {
         let level = |carries: f64| {
             let mut way = DirectionState::new(Direction::Up);
-            way.large_probes_told(carries, carries);
+            way.large_probes_told(SerializationRate::of_test(carries, carries));
             match way.phase {
                 Phase::Open(opening) => opening.level as u32,
                 _ => 0,
@@ -358,7 +368,7 @@ mod tests {
     #[test]
     fn what_large_probes_told_outlasts_what_turned_out_wrong() {
         let mut way = DirectionState::new(Direction::Up);
-        way.large_probes_told(200e3, 300e3);
+        way.large_probes_told(SerializationRate::of_test(200e3, 300e3));
         way.believe(12e3, 0.0);
         way.phase = Phase::Steady;
         let opened = |way: &DirectionState| {
@@ -379,7 +389,7 @@ mod tests {
     fn what_is_let_out_at_first_says_nothing_of_the_line() {
         let mut way = DirectionState::new(Direction::Up);
         assert_eq!(way.likely_carries(), None);
-        way.large_probes_told(50e3, 80e3);
+        way.large_probes_told(SerializationRate::of_test(50e3, 80e3));
         assert_eq!(way.likely_carries(), Some(80e3));
         // A step that is made for what passed without a queue.
         let mut way = DirectionState::new(Direction::Up);
@@ -402,7 +412,7 @@ mod tests {
     /// What is let out after some seconds, bytes/s, if what is let out at first is used while probes wait for `queue` s.
     fn let_out_while_probes_wait(queue: f64) -> Option<f64> {
         let mut way = DirectionState::new(Direction::Up);
-        way.large_probes_told(1e5, 1e5);
+        way.large_probes_told(SerializationRate::of_test(1e5, 1e5));
         for n in 1..150 {
             let now = 0.02 * f64::from(n);
             let context = Context {
@@ -479,7 +489,7 @@ mod tests {
         };
         for phase in [Phase::Open(opened), Phase::Steady] {
             way.phase = phase;
-            way.large_probes_told(1e6, 1e6);
+            way.large_probes_told(SerializationRate::of_test(1e6, 1e6));
             assert_eq!(way.phase, phase);
         }
     }

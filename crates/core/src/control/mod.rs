@@ -475,10 +475,9 @@ impl Controller {
             }
             let is_attributed = self.tells_apart(now) || !self.in_use(i.other(), now);
             self.directions[i].is_attributed = is_attributed;
-            let unknown = !is_attributed && self.directions[i.other()].capacity.is_none();
             match self.directions[i].decide(
                 &context,
-                (is_attributed || !busy) && !unknown && self.attributed.is_none(),
+                (is_attributed || !busy) && self.attributed.is_none(),
             ) {
                 Outcome::Nothing => {}
                 Outcome::NotHere(queue) if self.try_other_direction(i, queue) => {}

@@ -191,6 +191,30 @@ fn a_line_that_changes_fivefold_or_tenfold_is_followed() {
     steps(10.0, 1.0, 6.0, 0.86);
 }
 
+/// Drawn lines that rise, for which no more was tried for 20 to 40 s: nothing was known of what the other direction
+/// carries, which was in use as well (7052), or a queue stood there that was short beside what delays wander by (7259).
+#[test]
+fn a_rise_is_found_beside_the_other_direction() {
+    for (seed, i) in [(7052, Up), (7259, Down)] {
+        let mut scene = draw_change(seed, Change::Rises, i);
+        scene.stamps = false;
+        let j = run(&scene, &mut |_, _| {})[i];
+        assert!(j.starved < 6.0, "{seed} {j:?}");
+    }
+}
+
+/// Drawn lines that fall to a fifth to an eighth beside a download: what its acknowledgements needed was more than they
+/// carried then, so that no cut was one, for a minute.
+#[test]
+fn a_line_that_falls_is_cut_to_what_it_carries_now_beside_a_download() {
+    for seed in [9037, 9043, 9146] {
+        let mut scene = draw_change(seed, Change::Falls, Up);
+        scene.stamps = false;
+        let j = run(&scene, &mut |_, _| {}).up;
+        assert!(j.queued < 3.0, "{seed} {j:?}");
+    }
+}
+
 #[test]
 fn a_way_that_becomes_90_ms_longer_starves_no_load() {
     for (i, stamps) in [(Up, true), (Up, false), (Down, true), (Down, false)] {
@@ -393,7 +417,7 @@ fn far_sides_clocks_tell_directions_apart() {
     };
     let (without, with) = (both(false), both(true));
     // The senders of the fluid never send bursts, so cutting later for them (decision 0103) costs some queue here in both.
-    assert!(with.0 < 0.92 * without.0, "{without:?} {with:?}");
+    assert!(with.0 < 0.93 * without.0, "{without:?} {with:?}");
     assert!(with.1 > 0.99 * without.1, "{without:?} {with:?}");
 }
 

@@ -17,8 +17,8 @@ const DRAIN_PACKETS: f64 = 4.0;
 const DEEPER: f64 = 0.1;
 const LONG: f64 = 0.25;
 const LONG_PACKETS: f64 = 16.0;
-/// What acknowledgements need is let out, up to this share of the capacity: a queue is still drained by half of the
-/// capacity.
+/// What acknowledgements need is let out, up to this share of what the line carries by the latest that is known: a queue
+/// is still drained by half of that (decision 0139).
 const SHALLOWEST: f64 = 0.5;
 /// A first estimate is not worse than this, as a share.
 const VAGUE: f64 = 0.1;
@@ -61,8 +61,9 @@ impl DirectionState {
             _ if self.dir == Direction::Up && self.is_volatile(context.now) => 0.0,
             None => context.rise + context.wander,
             Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
-                // Where it often does become slower, waiting to be sure costs more than an error.
-                let certainly = if self.is_volatile(context.now) {
+                // Where it often does become slower, waiting to be sure costs more than an error. Nor does what stands for long
+                // wander.
+                let certainly = if self.is_volatile(context.now) || self.stands_long() {
                     1.0
                 } else {
                     2.0
@@ -359,7 +360,7 @@ impl DirectionState {
         let used = (carries / capacity).max(deepest);
         let cut = used * (1.0 - queue / drained).clamp(deepest, 1.0);
         let acknowledges = self.acknowledges(context) / capacity;
-        cut.max(acknowledges.min(SHALLOWEST))
+        cut.max(acknowledges.min(SHALLOWEST * carries / capacity))
     }
 
     /// Whether a queue towards us is given the time in which windows end it. They bound what is under way, so a queue that

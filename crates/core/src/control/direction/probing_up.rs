@@ -17,7 +17,9 @@ const STEP: f64 = 0.02;
 /// How steps grow.
 const GROWTH: f64 = 2.0;
 const LONGEST_STEP: f64 = 0.5;
-/// A try shows a queue within about this time, s, if the line does not carry it.
+/// A first step is so large that a line which does not carry it shows a queue within about this time, s (decision 0139).
+const SHOWS_WITHIN: f64 = 0.7;
+/// Senders are given this time, s, to use a try.
 const SHOWN: f64 = 1.0;
 /// Between tries at most, s: what a line carries more is used within about this time. A try from us makes a queue,
 /// one towards us only if more comes.
@@ -42,7 +44,7 @@ impl DirectionState {
         }
     }
 
-    /// A step is as large as what shows within a second: the noisier the line and the longer a packet takes, the
+    /// A step is as large as what shows within [`SHOWS_WITHIN`]: the noisier the line and the longer a packet takes, the
     /// larger. On a line that never settles a queue
     /// shows at once where it ends: no small steps.
     pub(super) fn first_step(&self, context: &Context) -> f64 {
@@ -50,7 +52,7 @@ impl DirectionState {
             self.free()
         } else {
             let packet = self.capacity.map_or(0.0, |c| context.packet / c.0);
-            let shows = (context.rise + context.wander + packet) / SHOWN;
+            let shows = (context.rise + context.wander + packet) / SHOWS_WITHIN;
             let shows = HEADROOM + shows.max(self.error).min(LARGEST_FIRST);
             let shows = match self.capacity {
                 Some((c, _)) if self.shows_losses(context.now) => {

@@ -14,7 +14,7 @@
 use super::{Context, DirectionState, Outcome, Phase};
 use crate::Direction;
 use crate::control::change::LEAST_IN_OPENING;
-use crate::control::{Reason, Rule, SerializationRate, bytes_per_s};
+use crate::control::{Reason, Rule, SerializationRate};
 
 /// What is let out at first, bytes/s: 256 kbit/s, which the slowest lines that are sold carry.
 pub(super) const FIRST: f64 = 32_000.0;
@@ -81,7 +81,7 @@ impl Default for Opening {
 impl SerializationRate {
     /// What is taken for certain, bytes/s: half of what the line carries at least, and no more than [`FIRST_MOST`].
     fn certain(self) -> f64 {
-        (FIRST_SHARE * bytes_per_s(self.at_least)).min(FIRST_MOST)
+        (FIRST_SHARE * self.at_least.bytes_per_sec() as f64).min(FIRST_MOST)
     }
 
     /// What is let out at first, bytes/s.
@@ -91,15 +91,15 @@ impl SerializationRate {
 
     /// The best estimate, bytes/s.
     fn likely_carries(self) -> f64 {
-        bytes_per_s(self.likely)
+        self.likely.bytes_per_sec() as f64
     }
 
     /// Of bytes/s.
     #[cfg(test)]
     pub(in crate::control) fn of_test(at_least: f64, likely: f64) -> Self {
         SerializationRate {
-            at_least: crate::control::rate(at_least),
-            likely: crate::control::rate(likely),
+            at_least: crate::Rate::from_bps(8 * at_least as u64),
+            likely: crate::Rate::from_bps(8 * likely as u64),
         }
     }
 }

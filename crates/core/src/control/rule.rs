@@ -11,7 +11,8 @@ use std::fmt;
 pub enum Rule {
     /// The first upload ever is opened step by step (`direction::opening`).
     Opening,
-    /// And from half of what large probes say (decision 0096).
+    /// And from half of what large probes say (decision 0096); a queue beside little of that is hardly ours, in either
+    /// direction (decision 0136).
     LargeProbes,
     /// A first capacity of an upload follows from what made its queue, before two probes fit it (`direction::capacity`).
     FirstQueue,

@@ -61,8 +61,8 @@ impl DirectionState {
             _ if self.dir == Direction::Up && self.is_volatile(context.now) => 0.0,
             None => context.rise + context.wander,
             Some((c, _)) if found.capacity < (1.0 - SAME) * c => {
-                // Where it often does become slower, waiting to be sure costs more than an error. Nor does what stands for long
-                // wander.
+                // Where it often does become slower, waiting to be sure costs more than an error. A delay that lasts for longer
+                // than anything stalls is a queue rather than noise (decision 0139).
                 let certainly = if self.is_volatile(context.now) || self.stands_long() {
                     1.0
                 } else {

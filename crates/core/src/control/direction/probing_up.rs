@@ -44,9 +44,8 @@ impl DirectionState {
         }
     }
 
-    /// A step is as large as what shows within [`SHOWS_WITHIN`]: the noisier the line and the longer a packet takes, the
-    /// larger. On a line that never settles a queue
-    /// shows at once where it ends: no small steps.
+    /// A first step is as large as what shows within [`SHOWS_WITHIN`]: the noisier the line and the longer a packet takes,
+    /// the larger. On a line that never settles a queue shows at once where it ends: no small steps.
     pub(super) fn first_step(&self, context: &Context) -> f64 {
         if self.is_volatile(context.now) {
             self.free()

@@ -429,6 +429,7 @@ pub(crate) fn are_same(a: PerDirection<Option<Target>>, b: PerDirection<Option<T
             let part = a.capacity.bps() as f64 / b.capacity.bps().max(1) as f64;
             Target {
                 capacity: b.capacity,
+                peak_permille: b.peak_permille,
                 ..a
             } == b
                 && (part - 1.0).abs() < SAME

@@ -91,6 +91,7 @@ mod tests {
         let target = Target {
             capacity: Rate::from_kbit(up),
             permille: 1000,
+            peak_permille: 1000,
             slack_us: 0,
             volatile: false,
             pulses: false,

@@ -120,6 +120,8 @@ pub struct Plan {
     pub slack: Duration,
     /// CAKE's intervals, where they are not its default.
     pub intervals: PerDirection<Option<Duration>>,
+    /// How many bytes may wait at CAKE from us, where that is not CAKE's own limit.
+    pub held: Option<u64>,
     /// How long packets of new TCP connections may be.
     pub segments: Segments,
     /// Name of the IFB that arriving packets are redirected to, if they are not policed.
@@ -242,6 +244,7 @@ fn planned(
         },
         slack: shaping.slack,
         intervals: shaping.intervals,
+        held: shaping.held,
         segments: shaping.segments,
         ifb: ifb_name(device.ifindex),
         policer,
@@ -316,6 +319,7 @@ impl Plan {
             } else {
                 self.intervals.up
             },
+            held: self.held.filter(|_| !ingress),
             programs: self.programs,
             limits: &self.limits,
             caps,

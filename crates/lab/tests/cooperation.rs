@@ -445,10 +445,12 @@ fn one_comes_and_goes() {
     ] {
         seen.print("comes at 12, goes at 20", from, until);
     }
-    // A second after each.
+    // A second after each: shares are equal, and what it had is theirs, as it is from then on.
     assert!(jain(&seen.shares(13.0, 14.0)) >= 0.98);
-    let after = seen.shares(21.0, 22.0);
-    assert!(after.iter().sum::<f64>() >= 0.95 * UNSHAPED, "{after:?}");
+    let sum = |from, until| seen.shares(from, until).iter().sum::<f64>();
+    let (at_once, later) = (sum(21.0, 22.0), sum(22.0, 30.0));
+    assert!(later >= 0.95 * UNSHAPED, "{later}");
+    assert!(at_once >= 0.95 * later, "{at_once} {later}");
     assert!(seen.increase(12.0, 30.0) <= 3.0);
 }
 

@@ -77,6 +77,7 @@ mod tests {
     const LINE: Target = Target {
         capacity: Rate::from_kbit(1000),
         permille: 1000,
+        peak_permille: 1000,
         slack_us: 0,
         volatile: false,
         pulses: false,

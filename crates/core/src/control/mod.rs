@@ -21,6 +21,7 @@ mod interface;
 mod meter;
 mod packet_size;
 mod passive_rtt;
+mod peak;
 mod peer_clocks;
 mod rate_fit;
 mod reason;
@@ -35,6 +36,7 @@ use base::Base;
 use change::Change;
 use direction::{Context, DirectionState, Outcome, Phase};
 use passive_rtt::PassiveRtt;
+use peak::Peak;
 use peer_clocks::PeerClocks;
 
 pub use direction::TcpPayload;
@@ -141,6 +143,8 @@ pub struct Controller {
     /// What is in force, and since when.
     shaped: PerDirection<Option<Target>>,
     raised: f64,
+    /// The most that each direction carried of late.
+    peaks: PerDirection<Peak>,
     actions: VecDeque<Action>,
     why: Reason,
     /// Is done without.
@@ -202,6 +206,7 @@ impl Controller {
             no_signal: false,
             shaped: PerDirection::default(),
             raised: f64::MIN,
+            peaks: PerDirection::default(),
             actions: VecDeque::new(),
             why: Reason::Guess,
             left_out: None,
@@ -522,6 +527,7 @@ impl Controller {
 
     /// Says what changed.
     fn apply(&mut self, now: f64) {
+        let mut peaks = self.peaks;
         let wanted = PerDirection::of(|i| {
             let context = self.context(i, now);
             let way = &self.directions[i];
@@ -530,12 +536,14 @@ impl Controller {
             target.map(|(capacity, factor)| Target {
                 capacity: rate(capacity),
                 permille: (factor * 1000.0).round() as u32,
+                peak_permille: (peaks[i].with(capacity, now) / capacity * 1000.0).round() as u32,
                 slack_us: (self.slack(i, now) * 1e6) as u32,
                 volatile: way.standing_queue(now) > 0.0,
                 pulses: way.has_pulses(&context),
                 opening: opened.map(|_| Likely(way.likely_carries().map(rate))),
             })
         });
+        self.peaks = peaks;
         let changes = PerDirection::of(|i| Change::of(self.shaped[i], wanted[i]));
         let any = |change| changes.iter().any(|c| *c == change);
         let may_raise = now - self.raised >= RAISE_EVERY;

@@ -5,13 +5,9 @@
 
 use super::filters;
 use super::handles::EGRESS;
-use super::shaping::INTERVAL_OPENING;
 use super::side::Side;
 use crate::tc::{AckFilter, Cake, Diffserv, FlowMode, Handle, Op, Qdisc, QdiscSpec};
 
-/// CAKE from us holds no more than what leaves in so long, s, while a line is followed: beyond it the longest queue is dropped
-/// from (`cake_drop`), which is that of whoever sends more than its share and obeys no signal (decision 0133).
-const HOLDS: u128 = 2;
 /// Memory that a byte of a packet takes: an skb of 1514 bytes has a `truesize` of 2304, those of small packets more.
 const MEMORY_PER_BYTE: u128 = 2;
 /// Room for some packets of each flow, bytes.
@@ -54,17 +50,17 @@ impl Side<'_> {
         }
     }
 
-    /// How much memory the queue may take while a line is followed: what leaves in [`HOLDS`], and no more than CAKE's own limit;
-    /// 0, that limit, where nothing may be signalled (decision 0133). `None`: nobody follows it.
+    /// How much memory the queue from us may take while a line is followed, and no more than CAKE's own limit; 0: that limit.
+    /// `None`: nobody follows it.
     fn memlimit(&self) -> Option<u32> {
         let interval = self.interval.filter(|_| !self.ingress)?;
-        if interval >= INTERVAL_OPENING {
+        let Some(held) = self.held else {
             return Some(0);
-        }
-        let rate = u128::from(self.rate.bytes_per_sec());
-        let own = (4 * rate * interval.as_micros() / 1_000_000).max(OWN_MEMORY);
-        let held = (rate * HOLDS * MEMORY_PER_BYTE).max(LEAST_MEMORY);
-        Some(u32::try_from(held.min(own)).unwrap_or(u32::MAX))
+        };
+        let own = 4 * u128::from(self.rate.bytes_per_sec()) * interval.as_micros() / 1_000_000;
+        let memory = MEMORY_PER_BYTE * u128::from(held);
+        let memory = memory.clamp(LEAST_MEMORY, own.max(OWN_MEMORY));
+        Some(u32::try_from(memory).unwrap_or(u32::MAX))
     }
 
     /// Filters at clsact's egress for what CAKE cannot see by itself, if the kernel can set a

@@ -37,7 +37,11 @@ const INTERVAL_PER_SLACK_PULSES: u32 = 200;
 
 /// The same while a line of which nothing is known is opened by steps: a signal would end the senders' slow start
 /// (tc-cake's `interplanetary`).
-pub(super) const INTERVAL_OPENING: Duration = Duration::from_secs(1000);
+const INTERVAL_OPENING: Duration = Duration::from_secs(1000);
+/// So much waits at the shaper from us at most, as time at the most that the line carried of late: beyond it the longest queue
+/// is dropped from, which is that of whoever sends more than its share and obeys no signal. Whoever obeys is signalled before
+/// (decisions 0133, 0140).
+const HELD: u64 = 2;
 
 /// How long IP packets of new TCP connections may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -79,6 +83,8 @@ pub struct Shaping {
     pub slack: Duration,
     /// CAKE's intervals; `None`: its own default. Once it has another, it keeps that.
     pub intervals: PerDirection<Option<Duration>>,
+    /// How many bytes may wait at the shaper from us; `None`: as many as the discipline likes.
+    pub held: Option<u64>,
     /// How long packets of new connections may be.
     pub segments: Segments,
 }
@@ -132,6 +138,7 @@ impl Shaping {
                 Duration::ZERO
             },
             intervals: PerDirection::default(),
+            held: None,
             segments,
         }
     }
@@ -167,9 +174,17 @@ impl Shaping {
                 }),
                 down: self.windows.map(|_| INTERVAL_BEHIND_WINDOWS),
             },
+            held: targets.up.filter(|t| t.opening.is_none()).map(held),
             segments: self.segments,
         }
     }
+}
+
+/// Bytes that may wait at the shaper from us. They follow what the line carried of late, so that neither the cut of a moment nor
+/// a line that falls drops what came while more left.
+fn held(target: Target) -> u64 {
+    let peak = target.capacity.permille(target.peak_permille.into());
+    HELD * peak.bytes_per_sec()
 }
 
 /// Shares of a line that are used, ten-thousandths.

@@ -15,6 +15,9 @@ pub struct Target {
     /// How much of that may be used for now, thousandths: 1000 where no queue is being drained, and
     /// more by turns where pulses are sent.
     pub permille: u32,
+    /// The most that it carried within the last seconds, thousandths of the capacity: what waits at the shaper may have come
+    /// while so much left.
+    pub peak_permille: u32,
     /// How much longer than the base round trips may be without it meaning much, us: for volatile
     /// lines, where a short queue is kept, and lines whose delay wanders.
     pub slack_us: u32,

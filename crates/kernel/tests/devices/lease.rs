@@ -61,6 +61,7 @@ fn the_process() {
                     Some(Target {
                         capacity,
                         permille,
+                        peak_permille: 1000,
                         slack_us: 0,
                         volatile: false,
                         pulses: false,

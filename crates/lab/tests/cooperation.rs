@@ -411,8 +411,8 @@ fn eight_share_vdsl100() {
 }
 
 /// Where a packet takes 12 ms and more. Promised are 3 ms and 95 %; two have 8 to 18 ms and use two thirds of the line or
-/// all of it, not always in equal parts. Four or eight, of whom each probes the line, use about half of it, but of four runs
-/// with four hosts three used no more than a quarter, all 20 seconds: why is not understood.
+/// all of it, not always in equal parts. Four or eight, of whom each probes the line, use about half of it, but in seven of
+/// eight runs four hosts used no more than a quarter, all 20 seconds: why is not understood.
 #[test]
 fn hosts_share_adsl2() {
     if !common::in_virtual_time("hosts_share_adsl2") {

@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
+use evenkeel_core::framing::Framing;
 use evenkeel_core::plan::Target;
 use evenkeel_core::sharing::{Demand, DemandEstimator, Group, Heard, Own, Report, Said, TIERS};
 use evenkeel_core::{Direction, PerDirection, Rate};
@@ -162,11 +163,18 @@ pub(crate) struct Cooperation {
     gateway: Option<IpAddr>,
     /// Bytes of IP and packets that were beacons.
     beacons: PerDirection<(f64, f64)>,
+    /// How the shaper counts packets.
+    framing: Framing,
 }
 
 impl Cooperation {
-    /// Joins those on `device`; or why not.
-    pub(crate) fn join(device: &str, index: u32, with: &Cooperate) -> Result<Self, String> {
+    /// Joins those on `device`, where packets are shaped as with `framing`; or why not.
+    pub(crate) fn join(
+        device: &str,
+        index: u32,
+        framing: Framing,
+        with: &Cooperate,
+    ) -> Result<Self, String> {
         let identity = LanIdentity::of(device)?;
         let key = Key::new(&identity.gateway, &identity.network, &with.secret);
         let group = if identity.hop.is_ipv4() {
@@ -191,6 +199,7 @@ impl Cooperation {
             has_met: false,
             gateway: None,
             beacons: PerDirection::default(),
+            framing,
         })
     }
 
@@ -357,11 +366,23 @@ impl Cooperation {
             };
             let share = self.group.share(d, &own);
             self.ours[d].share = share;
+            let passes = share.map(|s| Rate::from_bps(s.bps() + self.rate_of_beacons(d).bps()));
             Some(Target {
-                capacity: share.unwrap_or(target.capacity),
+                capacity: passes.unwrap_or(target.capacity),
                 ..target
             })
         })
+    }
+
+    /// What beacons take of what the shaper lets out: they end on the LAN, and the line carries none of them. Those that
+    /// arrive are small, and go past the shaper.
+    fn rate_of_beacons(&self, direction: Direction) -> Rate {
+        let length = match direction {
+            Direction::Up => beacon::LEN + self.socket.headers(),
+            Direction::Down => return Rate::default(),
+        };
+        let wire = self.framing.wire_len(length as u32);
+        Rate::from_bps(u64::from(8 * wire) * 1000 / EACH.as_millis() as u64)
     }
 
     /// For people and programs.

@@ -149,7 +149,8 @@ impl Daemon {
             with,
             cooperation::draw(),
         ));
-        match Cooperation::join(&self.device, self.live.index(), with) {
+        let framing = self.live.framing();
+        match Cooperation::join(&self.device, self.live.index(), framing, with) {
             Ok(joined) => self.cooperation = Some(joined),
             Err(why) => observer.event(Event::Cooperation(cooperation::News::Without(why))),
         }

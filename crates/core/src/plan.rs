@@ -120,8 +120,8 @@ pub struct Plan {
     pub slack: Duration,
     /// CAKE's intervals, where they are not its default.
     pub intervals: PerDirection<Option<Duration>>,
-    /// How many bytes may wait at CAKE from us, where that is not CAKE's own limit.
-    pub held: Option<u64>,
+    /// The most that the line carried from us of late, where that limits what may wait at CAKE.
+    pub peak: Option<Rate>,
     /// How long packets of new TCP connections may be.
     pub segments: Segments,
     /// Name of the IFB that arriving packets are redirected to, if they are not policed.
@@ -244,7 +244,7 @@ fn planned(
         },
         slack: shaping.slack,
         intervals: shaping.intervals,
-        held: shaping.held,
+        peak: shaping.peak,
         segments: shaping.segments,
         ifb: ifb_name(device.ifindex),
         policer,
@@ -319,7 +319,7 @@ impl Plan {
             } else {
                 self.intervals.up
             },
-            held: self.held.filter(|_| !ingress),
+            peak: self.peak.filter(|_| !ingress),
             programs: self.programs,
             limits: &self.limits,
             caps,

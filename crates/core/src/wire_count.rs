@@ -15,6 +15,10 @@ use crate::framing::Framing;
 /// passes to be seen within a quarter of a second of 1 Mbit/s.
 const ENOUGH: f64 = 32.0;
 
+/// A device whose counter goes back by more packets than this counts anew, as some do when their link comes up again; so
+/// many beacons are never under way.
+const BEGINS_ANEW: f64 = 100.0;
+
 /// What has passed so far, of IP packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Passed {
@@ -74,13 +78,16 @@ impl WireCount {
         }
     }
 
-    /// What the device counted; returns the bytes on the line.
+    /// What the device counted, without what is none of the line's; returns the bytes on the line. Of that, what is taken
+    /// off before it leaves is made up for by what leaves later: nothing that passes meanwhile is lost.
     pub fn passed(&mut self, passed: Passed) -> f64 {
         let of = difference(passed, self.passed);
-        self.passed = passed;
         if of.packets > 0.0 && of.bytes > 0.0 {
             let expected = self.framing.wire_bytes(of.bytes, of.packets);
             self.wire_bytes += (expected + self.beyond * of.packets).max(of.bytes);
+            self.passed = passed;
+        } else if of.packets < -BEGINS_ANEW {
+            self.passed = passed;
         }
         self.wire_bytes
     }
@@ -132,6 +139,40 @@ mod tests {
         // Half a cell each would be 2.6 % more.
         let expected = framing.wire_bytes(2000.0 * 1064.0 + 1000.0 * 52.0, 3000.0);
         assert!(expected / exact > 1.02, "{expected} of {exact}");
+    }
+
+    /// A light packet that is none of the line's is taken off as it is sent, and leaves one full packet later.
+    #[test]
+    fn what_is_taken_off_before_it_leaves_loses_nothing() {
+        let framing: Framing = "ptm:34".parse().unwrap();
+        let mut count = WireCount::new(framing);
+        let (mut left, mut taken_off) = (Passed::default(), Passed::default());
+        let mut look = |left: Passed, taken_off: Passed| count.passed(difference(left, taken_off));
+        let full = f64::from(framing.wire_len(1000));
+        for n in 1..=200 {
+            taken_off.bytes += 140.0;
+            taken_off.packets += 1.0;
+            left.bytes += 1000.0;
+            left.packets += 1.0;
+            look(left, taken_off);
+            left.bytes += 140.0;
+            left.packets += 1.0;
+            let counted = look(left, taken_off);
+            let exact = f64::from(n) * full;
+            assert!(
+                (counted - exact).abs() < f64::from(n),
+                "{n}: {counted} of {exact}"
+            );
+        }
+        // A counter that begins anew is followed from there.
+        let before = look(left, taken_off);
+        look(Passed::default(), Passed::default());
+        let one = Passed {
+            bytes: 1000.0,
+            packets: 1.0,
+        };
+        let counted = look(one, Passed::default()) - before;
+        assert!((counted - full).abs() < 1.0, "{counted}");
     }
 
     #[test]

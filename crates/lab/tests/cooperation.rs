@@ -410,9 +410,8 @@ fn eight_share_vdsl100() {
     each_with_an_upload("eight_share_vdsl100", 8);
 }
 
-/// Where a packet takes 12 ms and more. Promised are 3 ms and 95 %; two have 8 to 18 ms and use two thirds of the line or
-/// all of it, not always in equal parts. Four or eight, of whom each probes the line, use about half of it, but in seven of
-/// eight runs four hosts used no more than a quarter, all 20 seconds: why is not understood.
+/// Where a packet takes up to 12 ms. Promised are 3 ms and 95 %: two, four and eight have 14 to 24 ms and 87 to 91 %, since
+/// their packets meet by chance (decision 0141).
 #[test]
 fn hosts_share_adsl2() {
     if !common::in_virtual_time("hosts_share_adsl2") {
@@ -422,8 +421,9 @@ fn hosts_share_adsl2() {
         let seen = play(&play_of("adsl2", &all(n), &[]));
         seen.print(&format!("adsl2, {n} hosts"), 10.0, 30.0);
         let shares = seen.shares(10.0, 30.0);
-        assert!(shares.iter().sum::<f64>() >= 0.15, "{shares:?}");
-        assert!(seen.increase(10.0, 30.0) < 40.0);
+        assert!(shares.iter().sum::<f64>() >= 0.8, "{shares:?}");
+        assert!(jain(&shares) >= 0.98, "{shares:?}");
+        assert!(seen.increase(10.0, 30.0) < 35.0);
     }
 }
 

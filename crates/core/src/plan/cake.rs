@@ -8,6 +8,10 @@ use super::handles::EGRESS;
 use super::side::Side;
 use crate::tc::{AckFilter, Cake, Diffserv, FlowMode, Handle, Op, Qdisc, QdiscSpec};
 
+/// While a line is followed no more waits at CAKE from us than leaves in so long, s, at the most that the line carried of late:
+/// beyond it the longest queue is dropped from (`cake_drop`), which is that of whoever sends more than its share and obeys no
+/// signal (decisions 0133, 0140).
+const HOLDS: u128 = 2;
 /// Memory that a byte of a packet takes: an skb of 1514 bytes has a `truesize` of 2304, those of small packets more.
 const MEMORY_PER_BYTE: u128 = 2;
 /// Room for some packets of each flow, bytes.
@@ -51,15 +55,15 @@ impl Side<'_> {
     }
 
     /// How much memory the queue from us may take while a line is followed, and no more than CAKE's own limit; 0: that limit.
-    /// `None`: nobody follows it.
+    /// `None`: nobody follows it. Neither the cut of a moment nor a line that falls drops what came while more left.
     fn memlimit(&self) -> Option<u32> {
         let interval = self.interval.filter(|_| !self.ingress)?;
-        let Some(held) = self.held else {
+        let Some(peak) = self.peak.map(|p| u128::from(p.bytes_per_sec())) else {
             return Some(0);
         };
-        let own = 4 * u128::from(self.rate.bytes_per_sec()) * interval.as_micros() / 1_000_000;
-        let memory = MEMORY_PER_BYTE * u128::from(held);
-        let memory = memory.clamp(LEAST_MEMORY, own.max(OWN_MEMORY));
+        let own = 4 * peak * interval.as_micros() / 1_000_000;
+        let held = HOLDS * MEMORY_PER_BYTE * peak;
+        let memory = held.clamp(LEAST_MEMORY, own.max(OWN_MEMORY));
         Some(u32::try_from(memory).unwrap_or(u32::MAX))
     }
 

@@ -38,10 +38,6 @@ const INTERVAL_PER_SLACK_PULSES: u32 = 200;
 /// The same while a line of which nothing is known is opened by steps: a signal would end the senders' slow start
 /// (tc-cake's `interplanetary`).
 const INTERVAL_OPENING: Duration = Duration::from_secs(1000);
-/// So much waits at the shaper from us at most, as time at the most that the line carried of late: beyond it the longest queue
-/// is dropped from, which is that of whoever sends more than its share and obeys no signal. Whoever obeys is signalled before
-/// (decisions 0133, 0140).
-const HELD: u64 = 2;
 
 /// How long IP packets of new TCP connections may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -83,8 +79,9 @@ pub struct Shaping {
     pub slack: Duration,
     /// CAKE's intervals; `None`: its own default. Once it has another, it keeps that.
     pub intervals: PerDirection<Option<Duration>>,
-    /// How many bytes may wait at the shaper from us; `None`: as many as the discipline likes.
-    pub held: Option<u64>,
+    /// The most that the line carried from us of late; `None`: that is not known, or there is no limit to what may wait at the
+    /// shaper.
+    pub peak: Option<Rate>,
     /// How long packets of new connections may be.
     pub segments: Segments,
 }
@@ -138,7 +135,7 @@ impl Shaping {
                 Duration::ZERO
             },
             intervals: PerDirection::default(),
-            held: None,
+            peak: None,
             segments,
         }
     }
@@ -174,17 +171,10 @@ impl Shaping {
                 }),
                 down: self.windows.map(|_| INTERVAL_BEHIND_WINDOWS),
             },
-            held: targets.up.filter(|t| t.opening.is_none()).map(held),
+            peak: targets.up.filter(|t| t.opening.is_none()).map(Target::peak),
             segments: self.segments,
         }
     }
-}
-
-/// Bytes that may wait at the shaper from us. They follow what the line carried of late, so that neither the cut of a moment nor
-/// a line that falls drops what came while more left.
-fn held(target: Target) -> u64 {
-    let peak = target.capacity.permille(target.peak_permille.into());
-    HELD * peak.bytes_per_sec()
 }
 
 /// Shares of a line that are used, ten-thousandths.

@@ -20,7 +20,7 @@ pub(super) struct Side<'a> {
     pub ingress: bool,
     pub very_asymmetric: bool,
     pub interval: Option<Duration>,
-    pub held: Option<u64>,
+    pub peak: Option<Rate>,
     pub programs: bool,
     pub limits: &'a [Limit],
     pub caps: &'a Capabilities,

@@ -40,6 +40,12 @@ impl Target {
         self.capacity.permille(self.permille.into())
     }
 
+    /// The most that the line carried of late, at the link layer.
+    #[must_use]
+    pub fn peak(self) -> Rate {
+        self.capacity.permille(self.peak_permille.into())
+    }
+
     /// Less than all of the capacity may be used for now.
     #[must_use]
     pub const fn is_cut(&self) -> bool {

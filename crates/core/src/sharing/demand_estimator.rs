@@ -10,6 +10,9 @@ use crate::Rate;
 
 /// Rates are taken over so long, s.
 const SPAN: f64 = 0.09;
+/// And at least over what so many bytes take at what may be used, 4 packets of 1500: of a slow share less than one passes in
+/// the time above, and whichever tier that is of would be the only one.
+const BYTES: f64 = 6000.0;
 /// Held by his share: from this part of it on, or while packets wait for so long.
 const HELD: f64 = 0.85;
 const WAITS: Duration = Duration::from_millis(4);
@@ -42,8 +45,10 @@ impl DemandEstimator {
             if span < SPAN {
                 return;
             }
+            let least = bound.map_or(0.0, |b| BYTES * 8.0 / b.bps().max(1) as f64);
+            let part = span / span.max(least);
             for ((rate, a), b) in self.rates.iter_mut().zip(before).zip(sent) {
-                *rate = (b - a).max(0.0) * 8.0 / span;
+                *rate += ((b - a).max(0.0) * 8.0 / span - *rate) * part;
             }
         }
         self.counted = Some((now, sent));
@@ -70,6 +75,22 @@ impl DemandEstimator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Single packets of an upload between light ones, as on a share of 160 kbit/s, where each takes nearly a tenth of a second.
+    #[test]
+    fn what_wants_all_is_the_same_tier_at_each_look() {
+        let mut a = DemandEstimator::default();
+        let mut sent = [0.0; TIERS];
+        let bound = Some(Rate::from_kbit(160));
+        for n in 1..=200u64 {
+            sent[0] += 250.0;
+            sent[2] += if n % 4 == 0 { 0.0 } else { 1696.0 };
+            let waits = Duration::from_millis(50);
+            a.look(Duration::from_millis(100 * n), sent, bound, waits);
+            let all = a.demand().0.map(|d| d == Rate::MAX);
+            assert!(n < 10 || all == [false, false, true, false], "{n}: {all:?}");
+        }
+    }
 
     #[test]
     fn who_is_held_wants_all_there_is() {

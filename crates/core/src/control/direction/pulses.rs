@@ -94,6 +94,18 @@ impl Standing {
     }
 }
 
+/// How long a pulse lasts, s: more of it makes a queue that shows, and it is of some packets.
+fn pulse_lasts(capacity: f64, context: &Context) -> f64 {
+    let shows = 2.0 * context.apart / SWING;
+    shows.max(PACKETS * context.packet / capacity)
+}
+
+/// What is taken for a queue of a pulse, s: half of what more makes of it, so that what delays wander by in a longer pulse is
+/// none.
+fn pulse_shows(capacity: f64, context: &Context) -> f64 {
+    0.5 * SWING * pulse_lasts(capacity, context)
+}
+
 impl DirectionState {
     /// Whether it is followed by pulses.
     pub(in crate::control) fn has_pulses(&self, context: &Context) -> bool {
@@ -126,8 +138,7 @@ impl DirectionState {
             };
             return;
         }
-        let shows = 2.0 * context.apart / SWING;
-        let lasts = shows.max(PACKETS * context.packet / capacity);
+        let lasts = pulse_lasts(capacity, context);
         let pulses = &mut self.pulses;
         if context.now - pulses.turned > lasts - 0.5 * context.pace {
             pulses.high = !pulses.high;
@@ -175,7 +186,7 @@ impl DirectionState {
         let Some(bytes) = self.meter.between(from.left, p.left) else {
             return;
         };
-        let apart = context.apart;
+        let apart = pulse_shows(capacity, context);
         let grown = p.queue - from.queue;
         if grown > apart && bytes > PACKETS * context.packet {
             let took = time + grown;
@@ -496,6 +507,33 @@ mod tests {
             way.believe(2e5, t);
         }
         panic!("it is thought to be ours");
+    }
+
+    /// What a line of 320 kbit/s is thought to carry, as a share of that, when four fifths of it were sent for 0.4 s, and the
+    /// probe after that took so many full packets longer than the one before.
+    fn after_a_pulse(packets: f64) -> f64 {
+        let (capacity, sent) = (4e4, 3.2e4);
+        let mut way = DirectionState::new(Direction::Up);
+        way.believe(capacity, 0.0);
+        for n in 0..=100 {
+            let t = 0.01 * f64::from(n);
+            way.meter.note(t, sent * t);
+        }
+        way.pulses.turns = VecDeque::from([(0.2, sent), (0.6, sent)]);
+        let context = Context::of_test(1.0);
+        let took = context.packet / capacity;
+        for (left, queue) in [(0.21, 0.0), (0.61, packets * took)] {
+            let came = left + queue;
+            way.listen(Point { left, came, queue }, &context);
+        }
+        way.capacity.unwrap().0 / capacity
+    }
+
+    #[test]
+    fn half_of_what_a_pulse_makes_is_a_queue() {
+        // Two packets at three tenths more make a queue of six tenths of a packet.
+        assert!((after_a_pulse(0.25) - 1.0).abs() < 1e-9);
+        assert!(after_a_pulse(0.35) < 0.95);
     }
 
     #[test]

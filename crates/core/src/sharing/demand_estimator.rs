@@ -11,7 +11,7 @@ use crate::Rate;
 /// Rates are taken over so long, s.
 const SPAN: f64 = 0.09;
 /// And at least over what so many bytes take at what may be used, 4 packets of 1500: of a slow share less than one passes in
-/// the time above, and whichever tier that is of would be the only one.
+/// the time above, and whichever tier that is of would be the only one (decision 0141; four was not varied).
 const BYTES: f64 = 6000.0;
 /// Held by his share: from this part of it on, or while packets wait for so long.
 const HELD: f64 = 0.85;

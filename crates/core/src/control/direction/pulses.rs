@@ -94,14 +94,15 @@ impl Standing {
     }
 }
 
-/// How long a pulse lasts, s: more of it makes a queue that shows, and it is of some packets.
+/// How long a pulse lasts, s: so long that what is sent beyond the line's rate makes a queue of twice what two probes differ by
+/// without one, and at least [`PACKETS`].
 fn pulse_lasts(capacity: f64, context: &Context) -> f64 {
     let shows = 2.0 * context.apart / SWING;
     shows.max(PACKETS * context.packet / capacity)
 }
 
-/// What is taken for a queue of a pulse, s: half of what more makes of it, so that what delays wander by in a longer pulse is
-/// none.
+/// From so much on, s, what a probe waits longer at the end of a pulse than at its beginning is a queue: half of what the pulse
+/// makes. Over a longer pulse delays also wander further by themselves (decision 0142).
 fn pulse_shows(capacity: f64, context: &Context) -> f64 {
     0.5 * SWING * pulse_lasts(capacity, context)
 }

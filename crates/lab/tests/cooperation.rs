@@ -487,7 +487,7 @@ fn beacons_get_lost() {
     assert!(worst >= 0.5, "{worst}");
 }
 
-/// Over any 2 s the others keep 0.48 to 0.91 of their shares (eight runs): after it has healed the LAN takes a second or
+/// Over any 2 s the others keep 0.48 to 0.92 of their shares (twelve runs): after it has healed the LAN takes a second or
 /// two to use its line again, by chance.
 #[test]
 fn one_is_unplugged_and_the_lan_is_split() {
